@@ -17,16 +17,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// told is the alerts that an alerter sent last, of one model.
-type told struct {
+// sentAlerts records the last alert of each pathology that an alerter sent for one model.
+type sentAlerts struct {
 	*monitor.Alerter
 	at    time.Time
 	last  map[string]collect.Alert // by pathology
 	model string
 }
 
-func newTold(model string) *told {
-	a := &told{Alerter: &monitor.Alerter{}, last: map[string]collect.Alert{}, model: model, at: history.Start}
+func newSentAlerts(model string) *sentAlerts {
+	a := &sentAlerts{Alerter: &monitor.Alerter{}, last: map[string]collect.Alert{}, model: model, at: history.Start}
 	a.Send = func(list ...collect.Alert) {
 		for _, al := range list {
 			if al.Labels["model_name"] == a.model {
@@ -37,25 +37,24 @@ func newTold(model string) *told {
 	return a
 }
 
-// see takes a diagnosis, a while after the one before.
-func (a *told) see(t *testing.T, d diagnose.Diagnosis, later time.Duration) *monitor.Evaluation {
+// see hands the alerter a diagnosis, some time after the last one.
+func (a *sentAlerts) see(t *testing.T, d diagnose.Diagnosis, later time.Duration) *monitor.Evaluation {
 	a.at = a.at.Add(later)
 	e := &monitor.Evaluation{At: a.at, Diagnosis: d}
 	a.Observe(t.Context(), e)
 	return e
 }
 
-func (a *told) goesOn(id string) bool {
+func (a *sentAlerts) isActive(id string) bool {
 	al, ok := a.last[id]
 	return ok && al.Ends.After(a.at)
 }
 
-// TestEveryPathologyReachesPeople takes every pathology through the alerter: it fires and is
-// sent, it clears and is resolved, and is in sixty_finding and in the API meanwhile, although
-// another model on other servers is ill all the while.
+// TestEveryPathologyReachesPeople takes every pathology through the alerter, while another model on other servers is
+// sick: its alert is sent, and resolved when the fault is over. Meanwhile sixty_finding has it.
 func TestEveryPathologyReachesPeople(t *testing.T) {
 	var mu sync.Mutex
-	said := map[string]diagnose.Diagnosis{} // what is said when all is well again, once for all that end alike
+	said := map[string]diagnose.Diagnosis{} // diagnoses after the fault, shared by cases that end alike
 	wellAgain := func(text, other string, diagnosis func() diagnose.Diagnosis) diagnose.Diagnosis {
 		mu.Lock()
 		defer mu.Unlock()
@@ -80,12 +79,13 @@ func TestEveryPathologyReachesPeople(t *testing.T) {
 			if p.Scope() == indicator.Gateway {
 				text = strings.Replace(text, "healthy", "gateway", 1) + strings.Join(behind, "\n") + "\n"
 			}
-			a := newTold("m")
+			a := newSentAlerts("m")
 			d := diagnoseBeside(t, sick, beside, "other")
 			a.see(t, d, 0)
-			e := a.see(t, d, time.Hour) // a ticket waits
+			e := a.see(t, d, time.Hour) // tickets wait for a while
 			i := slices.IndexFunc(d.Findings, func(f diagnose.Finding) bool {
-				return f.Pathology == p && f.Status == diagnose.Firing && d.Labels(f.Model, f.Targets)["model_name"] == "m"
+				return f.Pathology == p && f.Status == diagnose.Firing &&
+					d.Labels(f.Model, f.Targets)["model_name"] == "m"
 			})
 			if i < 0 {
 				t.Fatalf("it does not fire: %s, %s", d.Verdict.ID, d.Verdict.Summary)
@@ -93,22 +93,23 @@ func TestEveryPathologyReachesPeople(t *testing.T) {
 			f := &d.Findings[i]
 			id := p.ID
 			if f.InhibitedBy != "" {
-				id = f.InhibitedBy // of which people hear in its place
+				id = f.InhibitedBy // is sent in its place
 			}
-			if f.Note { // is told, and nobody is called
-				if a.goesOn(p.ID) {
+			if f.Note { // reports show notes, and nobody is notified
+				if a.isActive(p.ID) {
 					t.Errorf("a note is sent: %v", a.last)
 				}
 				return
 			}
-			if a.goesOn(p.ID) != (id == p.ID) || !a.goesOn(id) {
+			if a.isActive(p.ID) != (id == p.ID) || !a.isActive(id) {
 				t.Errorf("explained by %q, sent: %v", f.InhibitedBy, a.last)
 			}
 			if f.Since.IsZero() || f.Since.After(d.At) {
 				t.Errorf("since %s, at %s", f.Since, d.At)
 			}
 			if !slices.ContainsFunc(e.Samples(), func(s collect.Sample) bool {
-				return s.Labels["__name__"] == "sixty_finding" && s.Labels["pathology"] == p.ID && s.Labels["status"] == "firing" && s.Labels["model_name"] == "m"
+				return s.Labels["__name__"] == "sixty_finding" && s.Labels["pathology"] == p.ID &&
+					s.Labels["status"] == "firing" && s.Labels["model_name"] == "m"
 			}) {
 				t.Errorf("it is not in sixty_finding: %v", e.Samples())
 			}
@@ -119,7 +120,7 @@ func TestEveryPathologyReachesPeople(t *testing.T) {
 			})
 			a.see(t, d, 30*time.Second)
 			a.see(t, d, 45*time.Second)
-			if a.goesOn(id) || a.last[id].Ends.IsZero() {
+			if a.isActive(id) || a.last[id].Ends.IsZero() {
 				t.Errorf("it goes on when all is well: %v", a.last[id])
 			}
 			ill := func(f diagnose.Finding) bool {
@@ -132,7 +133,7 @@ func TestEveryPathologyReachesPeople(t *testing.T) {
 	}
 }
 
-// hangsBehindAGateway is a model that hangs outside its engines, in front of which a gateway is.
+// hangsBehindAGateway diagnoses a model behind a gateway that hangs outside its engines.
 func hangsBehindAGateway(t *testing.T, more ...string) diagnose.Diagnosis {
 	t.Helper()
 	c := openCase(t, "hangoutsideengine/testdata", "fires", byID("hang-outside-engine"))
@@ -140,18 +141,19 @@ func hangsBehindAGateway(t *testing.T, more ...string) diagnose.Diagnosis {
 	return diagnoseSeries(t, c)
 }
 
-// TestAReplicaComesBackWhileAGatewayLeads: the alert on a server that was down and came back is
-// resolved, whatever goes on at the gateway.
+// TestAReplicaComesBackWhileAGatewayLeads holds that the alert on a server that was down is resolved when it is back,
+// although the fault at the gateway continues.
 func TestAReplicaComesBackWhileAGatewayLeads(t *testing.T) {
-	a := newTold("m")
+	a := newSentAlerts("m")
 	d := hangsBehindAGateway(t, "down 80 40 d:8000")
 	a.see(t, d, 0)
 	a.see(t, d, 15*time.Second)
-	if !a.goesOn("target-down") || !a.goesOn("hang-outside-engine") {
+	if !a.isActive("target-down") || !a.isActive("hang-outside-engine") {
 		t.Fatalf("sent: %v", a.last)
 	}
 	d = hangsBehindAGateway(t)
-	if d.Verdict.ID != "hang-outside-engine" || !slices.Contains(d.Verdict.All, "d:8000") || d.Verdict.Since.IsZero() || d.LeadingFinding(&d.Verdict) == nil {
+	if d.Verdict.ID != "hang-outside-engine" || !slices.Contains(d.Verdict.All, "d:8000") || d.Verdict.Since.IsZero() ||
+		d.LeadingFinding(&d.Verdict) == nil {
 		t.Errorf("%+v", d.Verdict)
 	}
 	if !strings.Contains(d.Verdict.Summary, "engines' own metrics do not show it") {
@@ -159,19 +161,20 @@ func TestAReplicaComesBackWhileAGatewayLeads(t *testing.T) {
 	}
 	a.see(t, d, 30*time.Second)
 	a.see(t, d, 45*time.Second)
-	if a.goesOn("target-down") || !a.goesOn("hang-outside-engine") {
+	if a.isActive("target-down") || !a.isActive("hang-outside-engine") {
 		t.Errorf("sent: %v", a.last)
 	}
 }
 
-// TestAnUnreadGatewayKeepsItsAlerts: what only a gateway sees is not over because nobody reads it.
+// TestAnUnreadGatewayKeepsItsAlerts holds that an alert from a gateway's metrics is not resolved while these cannot be
+// read.
 func TestAnUnreadGatewayKeepsItsAlerts(t *testing.T) {
-	a := newTold("m")
+	a := newSentAlerts("m")
 	a.see(t, hangsBehindAGateway(t), 0)
 	a.see(t, hangsBehindAGateway(t), 15*time.Second)
 	unread := hangsBehindAGateway(t, "down 55 65")
 	for after := 30 * time.Second; after < 5*time.Minute; after += 30 * time.Second {
-		if a.see(t, unread, after); !a.goesOn("hang-outside-engine") {
+		if a.see(t, unread, after); !a.isActive("hang-outside-engine") {
 			t.Fatalf("unread for %s, it is over: %v", after, a.last)
 		}
 	}
@@ -181,7 +184,7 @@ func TestAnUnreadGatewayKeepsItsAlerts(t *testing.T) {
 		a.see(t, d, 6*time.Minute)
 		a.see(t, d, 7*time.Minute)
 	}
-	if a.goesOn("hang-outside-engine") {
+	if a.isActive("hang-outside-engine") {
 		t.Errorf("read again, and well: %v", a.last)
 	}
 }

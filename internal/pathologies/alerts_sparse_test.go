@@ -16,9 +16,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// An alertGoal is what the rules of a scrape interval must give: what share of
-// the faults is an active alert, pending or firing, so long after the onset, and
-// at the last evaluation before the end.
+// An alertGoal says which share of the faults must be an active alert, pending or firing, some time after the onset and
+// at the last evaluation before the end, at a scrape interval.
 type alertGoal struct {
 	interval, after time.Duration
 	share, end      float64 // the recorded faults of 30 to 70 s are short for alerts
@@ -29,14 +28,13 @@ var alertGoals = []alertGoal{
 	{30 * time.Second, 90 * time.Second, 0.85, 0.60},
 }
 
-// TestSparseAlerts thins recordings of every kind to the usual interval of production, and in a
-// full measurement all of them, to a slower one too, and evaluates the rules that
-// generate rules --interval --from makes for it, every 15 s with Prometheus' own code. What is
-// normal is measured on the first phase with all its scrapes, as of a longer healthy time.
+// TestSparseAlerts thins recordings to the usual scrape interval of production, and evaluates the rules that
+// "sixty generate rules --interval --from" makes for it, every 15 s with Prometheus' own code. The normal is measured on
+// all scrapes of the first phase, in place of a longer healthy time. A full measurement takes all recordings, and a
+// slower interval too.
 //
-// An alert is held to the truth twice: it is active in time, and fires when its
-// "for" has passed as well; and no page or ticket fires in healthy phases from
-// the time on at which what came before has left the window.
+// The alert of a fault must be active in time, and fire once its "for" has passed as well. No page or ticket may fire in
+// a healthy phase once the phase before has left the window.
 func TestSparseAlerts(t *testing.T) {
 	goals, list := alertGoals[:1], kinds(t)
 	if accuracyIsFull() {
@@ -50,7 +48,7 @@ func TestSparseAlerts(t *testing.T) {
 				t.Parallel()
 				full := play(t, file)
 				if len(full.deployment(t).Dialects) == 0 {
-					return // a router alone, of which no alerts are generated here
+					return // a router alone: no alerts are generated for it here
 				}
 				for i, g := range goals {
 					p := thin(t, file, g.interval, 0)
@@ -72,13 +70,16 @@ func TestSparseAlerts(t *testing.T) {
 		fmt.Fprintf(&table, "| %.0f s | %d of %d (%.0f s) | %d of %d | %d of %d | %d of %d |\n", g.interval.Seconds(),
 			c.intime, c.ofIntime, g.after.Seconds(), c.active, c.of, c.fires, c.ofFires, c.alarms, c.moments)
 		if float64(c.intime) < g.share*float64(c.ofIntime) {
-			t.Errorf("every %s: %d of %d faults are active alerts %s after their onset, want %.0f %%", g.interval, c.intime, c.ofIntime, g.after, 100*g.share)
+			t.Errorf("every %s: %d of %d faults are active alerts %s after their onset, want %.0f %%", g.interval,
+				c.intime, c.ofIntime, g.after, 100*g.share)
 		}
 		if float64(c.active) < g.end*float64(c.of) {
-			t.Errorf("every %s: %d of %d faults are active alerts at their end, want %.0f %%", g.interval, c.active, c.of, 100*g.end)
+			t.Errorf("every %s: %d of %d faults are active alerts at their end, want %.0f %%", g.interval, c.active,
+				c.of, 100*g.end)
 		}
 		if float64(c.fires) < g.share*float64(c.ofFires) {
-			t.Errorf("every %s: %d of %d alerts fire within their for and %s, want %.0f %%", g.interval, c.fires, c.ofFires, g.after, 100*g.share)
+			t.Errorf("every %s: %d of %d alerts fire within their for and %s, want %.0f %%", g.interval, c.fires,
+				c.ofFires, g.after, 100*g.share)
 		}
 		if c.alarms > 0 {
 			t.Errorf("every %s: a page or ticket fires at %d of %d healthy moments", g.interval, c.alarms, c.moments)
@@ -87,8 +88,7 @@ func TestSparseAlerts(t *testing.T) {
 	t.Logf("| scrape interval | active in time | active at the end of the fault | fire when their for has passed as well | healthy moments at which one fires |\n%s", table.String())
 }
 
-// alerts loads the rules that a user gets for the interval of a thinned
-// recording.
+// alerts loads the rules that a user gets for the interval of a thinned recording.
 func (p *played) alerts(t *testing.T, full *played) alertRules {
 	t.Helper()
 	d := full.deployment(t)
@@ -109,10 +109,10 @@ const evaluation = 15 * time.Second
 // An alertTally counts alerts at one scrape interval.
 type alertTally struct {
 	goal             alertGoal
-	intime, ofIntime int // active at the time of the goal, of the faults that last so long
-	active, of       int // active at the end of the fault
-	fires, ofFires   int // firing "for" after the time of the goal, of those that last so long
-	alarms, moments  int // a page or ticket fires, of the healthy moments
+	intime, ofIntime int // faults that are active at the time of the goal, and faults that last until then
+	active, of       int // faults that are active at their end, and all
+	fires, ofFires   int // faults that fire "for" after the time of the goal, and faults that last until then
+	alarms, moments  int // healthy moments at which a page or ticket fires, and all
 	wrong            []string
 }
 
@@ -124,17 +124,18 @@ func (c *alertTally) add(o *alertTally) {
 	c.wrong = append(c.wrong, o.wrong...)
 }
 
-// judge evaluates rules all through a recording.
+// judge evaluates rules throughout a recording.
 func (c *alertTally) judge(t *testing.T, p *played, rules alertRules) {
 	at := p.first
 	for i, phase := range p.truth.Phases {
 		want := p.truth.accepted(i)
 		from, to := p.truth.onset(i), time.UnixMilli(phase.ToMS)
 		say := func(at time.Time, what string, alerts activeAlerts) {
-			c.wrong = append(c.wrong, fmt.Sprintf("every %s: %s, %s + %.0f s: %s: active are %v, want one of %v", p.interval, p.name, phase.Name, at.Sub(from).Seconds(), what, alerts, want))
+			c.wrong = append(c.wrong, fmt.Sprintf("every %s: %s, %s + %.0f s: %s: active are %v, want one of %v",
+				p.interval, p.name, phase.Name, at.Sub(from).Seconds(), what, alerts, want))
 		}
 		healthy := slices.ContainsFunc(want, quiet)
-		left := rules.window + evaluation // what came before has left the window
+		left := rules.window + evaluation // until the phase before has left the window
 		if i == 0 {
 			left = 2 * p.interval
 		}
@@ -212,20 +213,21 @@ func (r *alertRules) at(t *testing.T, at time.Time) activeAlerts {
 	return r.Alerts()
 }
 
-// activeAlerts are pending or fire.
+// activeAlerts are alerts that are pending or firing.
 type activeAlerts []embedded.Alert
 
-// any reports whether there is one of some pathologies that is active, or fires.
+// any reports whether an alert of one of the wanted pathologies is active, or firing.
 func (list activeAlerts) any(want []string, fires bool) bool {
 	return slices.ContainsFunc(list, func(a embedded.Alert) bool {
 		return slices.Contains(want, a.Labels["pathology"]) && (a.Firing || !fires)
 	})
 }
 
-// disturbs reports whether a page or a ticket fires that should not.
+// disturbs reports whether a page or ticket of another pathology fires.
 func (list activeAlerts) disturbs(want []string) bool {
 	return slices.ContainsFunc(list, func(a embedded.Alert) bool {
-		return a.Firing && a.Labels["severity"] != catalog.Info.String() && !slices.Contains(want, a.Labels["pathology"])
+		return a.Firing && a.Labels["severity"] != catalog.Info.String() &&
+			!slices.Contains(want, a.Labels["pathology"])
 	})
 }
 

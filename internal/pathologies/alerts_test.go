@@ -24,10 +24,9 @@ const (
 	alertShort  = 10 * time.Second
 )
 
-// TestAlertsAgreeWithDiagnosis measures what is normal on the healthy part of
-// recordings of every kind, generates rules from it, and evaluates them with
-// Prometheus' own code at the end of every phase: the alerts that are pending or
-// fire are the findings of a diagnosis that is given the same measurement.
+// TestAlertsAgreeWithDiagnosis measures the normal on the healthy phase of recordings, generates rules with it, and
+// evaluates them with Prometheus' own code at the end of every phase: the alerts that are pending or firing must be the
+// findings of a diagnosis with the same normal.
 func TestAlertsAgreeWithDiagnosis(t *testing.T) {
 	t.Parallel()
 	compared, active := 0, 0
@@ -57,10 +56,11 @@ func TestAlertsAgreeWithDiagnosis(t *testing.T) {
 				alerts[a.Labels["pathology"]] = append(alerts[a.Labels["pathology"]], a.Labels["instance"])
 				active++
 			}
-			d := run(t, p.store, diagnose.Options{At: at, First: p.first, Interval: time.Second, Window: alertWindow, Settings: diagnose.Settings{Baselines: normal}})
+			d := run(t, p.store, diagnose.Options{At: at, First: p.first, Interval: time.Second, Window: alertWindow,
+				Settings: diagnose.Settings{Baselines: normal}})
 			findings := map[string][]string{}
 			for _, f := range d.Findings {
-				// Of the routers of recordings no alerts are generated here.
+				// No alerts are generated here for the routers of recordings.
 				if f.Status >= diagnose.Pending && f.Pathology.Scope() != indicator.Gateway {
 					findings[f.Pathology.ID] = f.Targets
 				}
@@ -81,8 +81,7 @@ func TestAlertsAgreeWithDiagnosis(t *testing.T) {
 	t.Logf("%d conditions compared, %d alerts active", compared, active)
 }
 
-// normal measures the first phase, where all was well. Where that holds too
-// little it returns a measurement of nothing.
+// normal measures the first phase, which is healthy. If it has too few samples, the measurement is nearly empty.
 func (p *played) normal(t *testing.T) []*baseline.File {
 	t.Helper()
 	first := p.truth.Phases[0]
@@ -103,7 +102,8 @@ func (p *played) deployment(t *testing.T) dialect.Deployment {
 		Window: alertWindow, Short: alertShort, Past: time.Hour,
 	}
 	last := p.truth.Phases[len(p.truth.Phases)-1]
-	targets, _, err := identity.Discover(t.Context(), p.store, identity.Search{At: time.UnixMilli(last.ToMS), Lookback: time.Hour})
+	targets, _, err := identity.Discover(t.Context(), p.store, identity.Search{At: time.UnixMilli(last.ToMS),
+		Lookback: time.Hour})
 	must.Succeed(t, err)
 	i := slices.IndexFunc(targets, func(x diagnose.Target) bool { return x.Dialect.Engine != dialect.Gateway })
 	if i < 0 {

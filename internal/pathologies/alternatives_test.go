@@ -14,8 +14,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// withoutPage are alternatives that no case has a page for, each with where it is tested instead. None may be added: an
-// alternative that nobody saw fire says nothing.
+// withoutPage are the signals with an alternative that no case's page needs, and where it is tested instead. Add none: an
+// alternative that never fired in a test proves nothing.
 var withoutPage = map[string]string{
 	"computed_prompt_tokens": "recordings of vLLM before 0.16, in TestVerdicts", "prefix_cache_hit_ratio": "pages of V0's engine, in package dialect",
 	"gateway_picker_blind": "pages of llm-d 0.8, in package dialect", "gateway_picker_blind_now": "pages of llm-d 0.8, in package dialect",
@@ -23,9 +23,9 @@ var withoutPage = map[string]string{
 	"restarts": "recordings of two API servers, in TestVerdicts", "pd_decode_servers": "pairs before 0.16 are told by their transfers alone",
 }
 
-// TestEveryAlternativeFiresAndComesNear holds that a pathology that an alternative expression of a signal decides about
-// fires with a page for which that expression is chosen, and is ruled out with another one. The pages are those of the
-// pathology's cases, as they are or without the metric that the alternative does without.
+// TestEveryAlternativeFiresAndComesNear takes each alternative expression of a signal of a condition. On one page for
+// which the expression is chosen the pathology must fire, and on another one it must be ruled out. The pages are those of
+// the pathology's cases, with or without the metric that the alternative replaces.
 func TestEveryAlternativeFiresAndComesNear(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some hundred diagnoses")
@@ -52,7 +52,7 @@ func TestEveryAlternativeFiresAndComesNear(t *testing.T) {
 					for _, name := range casesOf(t, dir, kind) {
 						c := openCase(t, dir, name, p)
 						family := strings.TrimSuffix(strings.TrimSuffix(otherwise.Without, "_count"), "_sum")
-						_ = c.Add("without " + family) // where it is there
+						_ = c.Add("without " + family) // fails if the page lacks it already
 						if !chooses(c, a.signal, otherwise.Expr) {
 							continue
 						}
@@ -72,7 +72,7 @@ func TestEveryAlternativeFiresAndComesNear(t *testing.T) {
 	}
 }
 
-// chooses reports whether the expression of a signal is e on a page of a case.
+// chooses reports whether a page of the case makes e the signal's expression.
 func chooses(c *history.Case, s *indicator.Signal, e indicator.Expr) bool {
 	for _, page := range c.Series() {
 		var names []string

@@ -22,10 +22,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// A phasedFleet is healthy servers that are scraped at one interval, each at a phase of its own.
+// A phasedFleet is a fleet of healthy servers with one scrape interval and different phases.
 type phasedFleet struct {
 	store    *counted
-	pages    pages
+	pages    exposition
 	replicas int
 	interval time.Duration
 	scraped  int // scrapes of each
@@ -36,7 +36,8 @@ func newPhasedFleet(tb testing.TB, replicas int, interval, length time.Duration)
 	tb.Helper()
 	c, err := history.Parse(os.DirFS("."), fmt.Sprintf("every %s for %s\nlike healthy\n", interval, length))
 	must.Succeed(tb, err)
-	return &phasedFleet{store: &counted{Store: embeddedtest.New(tb)}, pages: newPages(c.Series()[history.UsualInstance]),
+	return &phasedFleet{store: &counted{Store: embeddedtest.New(tb)},
+		pages:    newExposition(c.Series()[history.UsualInstance]),
 		replicas: replicas, interval: interval}
 }
 
@@ -65,8 +66,8 @@ func (f *phasedFleet) diagnose(tb testing.TB) diagnose.Diagnosis {
 	return d
 }
 
-// TestQueriesDoNotGrowWithServers watches fleets from their first scrape on: servers that are scraped at different
-// moments share their queries at every evaluation, or a fleet of thousands is never judged.
+// TestQueriesDoNotGrowWithServers watches fleets from their first scrape on. Servers that are scraped at different
+// moments must share their queries at every evaluation; otherwise thousands of servers could not be judged in time.
 func TestQueriesDoNotGrowWithServers(t *testing.T) {
 	const interval, scrapes = 15 * time.Second, 16
 	most := func(replicas int) (most, at int64) {
@@ -89,8 +90,8 @@ func TestQueriesDoNotGrowWithServers(t *testing.T) {
 	}
 }
 
-// BenchmarkMonitor is what the monitor does every 15 s: all pathologies on 200 servers that are scraped every 5 s, with
-// the memory of the evaluation before. The processor's time, not the clock's, is what it costs.
+// BenchmarkMonitor measures one evaluation of the monitor: all pathologies on 200 servers that are scraped every 5 s,
+// with the memory of the last evaluation. It reports CPU time instead of wall-clock time.
 func BenchmarkMonitor(b *testing.B) {
 	const interval, every = 5 * time.Second, 15 * time.Second
 	for _, past := range []time.Duration{2 * time.Minute, 30 * time.Minute} {
@@ -101,9 +102,9 @@ func BenchmarkMonitor(b *testing.B) {
 			}
 			var took time.Duration
 			evaluate := func() {
-				began := processor(b)
+				began := cpuTime(b)
 				f.diagnose(b)
-				took += processor(b) - began
+				took += cpuTime(b) - began
 			}
 			next := func() {
 				for range int(every / interval) {
@@ -112,7 +113,7 @@ func BenchmarkMonitor(b *testing.B) {
 				evaluate()
 			}
 			evaluate()
-			for range 3 { // what is asked again is held from then on
+			for range 3 { // until repeated queries are cached
 				next()
 			}
 			took = 0
@@ -122,14 +123,14 @@ func BenchmarkMonitor(b *testing.B) {
 			}
 			b.ReportMetric(float64(took.Milliseconds())/float64(b.N), "cpu-ms/evaluation")
 			b.ReportMetric(float64(f.store.asked.Load())/float64(b.N), "queries/evaluation")
-			with := heap()
+			with := heapInUse()
 			f.memory = diagnose.Memory{}
-			b.ReportMetric((with-heap())/1e6, "MB-remembered")
+			b.ReportMetric((with-heapInUse())/1e6, "MB-remembered")
 		})
 	}
 }
 
-// counted counts the questions.
+// counted counts the queries of a store.
 type counted struct {
 	*embedded.Store
 	asked atomic.Int64
@@ -155,16 +156,16 @@ func (c *counted) Samples(ctx context.Context, selector string, at time.Time, sp
 	return c.Store.Samples(ctx, selector, at, span)
 }
 
-// heap is how many bytes are in use.
-func heap() float64 {
+// heapInUse returns the heap's live bytes.
+func heapInUse() float64 {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc)
 }
 
-// processor is the processor's time that this process took.
-func processor(b *testing.B) time.Duration {
+// cpuTime returns the CPU time that this process has used.
+func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
 	must.Succeed(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))

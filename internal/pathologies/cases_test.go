@@ -22,12 +22,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// TestCases diagnoses, for every pathology, three small files under its
-// testdata: fires.txt (and fires-*.txt) is the pathology, and must be the verdict; nearmiss.txt
-// (and nearmiss-*.txt) looks much like it and is not; nodata.txt lacks what is needed to tell, and
-// must never pass for healthy.
-//
-// Package history has the format.
+// TestCases diagnoses the cases in every pathology's testdata. On fires.txt (and fires-*.txt) it must be the verdict; on
+// nearmiss.txt (and nearmiss-*.txt), which look much like it, it must be ruled out; on nodata.txt, which lacks what its
+// condition needs, it must be unknown. Package history describes the format.
 func TestCases(t *testing.T) {
 	for _, p := range pathologies.All() {
 		dir := strings.ReplaceAll(p.ID, "-", "") + "/testdata"
@@ -39,7 +36,8 @@ func TestCases(t *testing.T) {
 					checkStory(t, p.ID+" "+name, &d)
 					want := wantVerdict(t, dir, name, p)
 					if f.Status != diagnose.Firing || d.Verdict.ID != want && !f.Note {
-						t.Errorf("%s: status %s, verdict %s; want firing, %s\n%s", name, f.Status, d.Verdict.ID, want, explain(d, f))
+						t.Errorf("%s: status %s, verdict %s; want firing, %s\n%s", name, f.Status, d.Verdict.ID, want,
+							explain(d, f))
 					}
 				}
 			})
@@ -67,7 +65,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// otherVerdict says in a comment of a case that another pathology leads.
+// otherVerdict matches the comment of a case in which another pathology leads.
 var otherVerdict = regexp.MustCompile(`(?m)^# verdict: (\S+)`)
 
 func wantVerdict(t *testing.T, dir, name string, p *catalog.Pathology) string {
@@ -93,7 +91,7 @@ func casesOf(t *testing.T, dir, kind string) (names []string) {
 	return names
 }
 
-// The server that the cases begin with is itself no case of anything.
+// TestHealthyServerIsHealthy judges the server that the cases begin with.
 func TestHealthyServerIsHealthy(t *testing.T) {
 	c, err := history.Parse(os.DirFS("."), "every 1s for 120s\nlike healthy\n")
 	must.Succeed(t, err)
@@ -118,7 +116,7 @@ func diagnoseCase(t *testing.T, dir, name string, p *catalog.Pathology) (diagnos
 	return d, d.Findings[i]
 }
 
-// openCase reads a case; the gateway of one stands before two servers that are well.
+// openCase reads a case. Behind the gateway of a case there are two healthy servers.
 func openCase(t *testing.T, dir, name string, p *catalog.Pathology) *history.Case {
 	t.Helper()
 	c, err := history.Open(os.DirFS(dir), name)
@@ -136,12 +134,14 @@ var behind = []string{`like healthy instance="b:8000"`, `like healthy instance="
 
 var truths = map[catalog.Truth]string{catalog.Unknown: "unknown", catalog.False: "false", catalog.True: "true"}
 
-// explain prints what a diagnosis rests on.
+// explain returns a finding's evidence, and what else fires.
 func explain(d diagnose.Diagnosis, f diagnose.Finding) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "window %.0f s, baseline %.0f s (%v), inhibited by %q\n", d.Window.Length().Seconds(), d.Baseline.Length().Seconds(), d.Source, f.InhibitedBy)
+	fmt.Fprintf(&b, "window %.0f s, baseline %.0f s (%v), inhibited by %q\n", d.Window.Length().Seconds(),
+		d.Baseline.Length().Seconds(), d.Source, f.InhibitedBy)
 	for _, e := range f.Evidence {
-		fmt.Fprintf(&b, "  %s = %.4g (baseline %.4g) %v %s %.4g (%s): %v %s\n", e.Signal.Name, e.Value.V, e.Baseline.V, e.Op, e.Name, e.Threshold, e.Source, truths[e.Holds], e.Value.Reason)
+		fmt.Fprintf(&b, "  %s = %.4g (baseline %.4g) %v %s %.4g (%s): %v %s\n", e.Signal.Name, e.Value.V, e.Baseline.V,
+			e.Op, e.Name, e.Threshold, e.Source, truths[e.Holds], e.Value.Reason)
 	}
 	for _, g := range d.Findings {
 		if g.Status == diagnose.Firing {
@@ -157,8 +157,7 @@ func diagnoseSeries(t *testing.T, c *history.Case, promised ...slo.Objective) di
 	return diagnoseBeside(t, c, nil, "", promised...)
 }
 
-// diagnoseBeside is diagnoseSeries with another case beside it, of one server of another model,
-// which ends at the same time.
+// diagnoseBeside is diagnoseSeries with another case, which is one server of another model and ends at the same time.
 func diagnoseBeside(t *testing.T, c, beside *history.Case, model string, promised ...slo.Objective) diagnose.Diagnosis {
 	t.Helper()
 	store, err := embedded.Open(embedded.Config{})
@@ -193,5 +192,6 @@ func diagnoseBeside(t *testing.T, c, beside *history.Case, model string, promise
 	if len(promised) > 0 {
 		set.Objectives = &slo.File{Objectives: promised}
 	}
-	return run(t, store, diagnose.Options{Settings: set, At: history.Start.Add(c.At), First: history.Start, Created: created, Interval: c.Every, Every: true})
+	return run(t, store, diagnose.Options{Settings: set, At: history.Start.Add(c.At), First: history.Start,
+		Created: created, Interval: c.Every, Every: true})
 }

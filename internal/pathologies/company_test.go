@@ -23,15 +23,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// A page is one scrape of a recording, which tests change before it is played.
+// A page is one scrape of a recording. Tests change it before they play it.
 type page struct {
 	target embedded.Target
 	at     time.Time
 	body   []byte
 }
 
-// pagesOf reads a recording, one page of every step; the phase says where the grid
-// begins.
+// pagesOf reads one page of every step of a recording. The phase is where the grid of steps begins.
 func pagesOf(t *testing.T, file string, step, phase time.Duration) []page {
 	t.Helper()
 	rec, err := recording.Open(t.Context(), file)
@@ -51,7 +50,7 @@ func pagesOf(t *testing.T, file string, step, phase time.Duration) []page {
 	return out
 }
 
-// playPages plays pages of any kind.
+// playPages scrapes pages into a store.
 func playPages(t *testing.T, name string, pages []page, step time.Duration) *played {
 	t.Helper()
 	p := &played{name: name, interval: step, store: embeddedtest.New(t)}
@@ -63,7 +62,7 @@ func playPages(t *testing.T, name string, pages []page, step time.Duration) *pla
 	return p
 }
 
-// beside adds a target that is scraped whenever the first one is.
+// beside adds a target that is scraped whenever the first one is scraped.
 func beside(pages []page, instance string, body func(i int) []byte) []page {
 	out := slices.Clone(pages)
 	i := 0
@@ -91,12 +90,12 @@ vllm:time_to_first_token_seconds_sum{model_name="another",engine="0"} 7.5
 vllm:time_to_first_token_seconds_count{model_name="another",engine="0"} 70
 `
 
-// A mutation is a change that leaves the fault what it is.
+// A mutation changes a recording without changing its fault.
 type mutation struct {
 	name   string
 	change func(pages []page, step time.Duration) []page
-	shift  time.Duration // of all times
-	named  string        // a target that must be named as one that is down or not judged
+	shift  time.Duration // of all timestamps
+	named  string        // a target that must be reported as down or not judged
 }
 
 func each(change func(i int, pg *page)) func([]page, time.Duration) []page {
@@ -126,7 +125,7 @@ func mutations() []mutation {
 			return out
 		}
 	}
-	// pair is two Prometheus servers, the first of which has other pages, as long as keep says so.
+	// pair makes the pages those of two Prometheus servers. keep changes or drops the first server's pages.
 	pair := func(keep func(pg *page, last time.Time) bool) func(p []page, step time.Duration) []page {
 		return func(p []page, _ time.Duration) (out []page) {
 			last := p[len(p)-1].at
@@ -180,7 +179,8 @@ func mutations() []mutation {
 		{name: "the same target twice, by another name", change: again(func(pg *page) { pg.target.Instance = "again-" + pg.target.Instance })},
 		{name: "the same target twice, in two jobs", change: again(func(pg *page) { pg.target.Job = "service"; pg.at = pg.at.Add(700 * time.Millisecond) })},
 		{name: "a pair of Prometheus servers", change: func(p []page, step time.Duration) []page {
-			out := each(func(_ int, pg *page) { pg.target.Labels = map[string]string{"prometheus_replica": "a"} })(p, step)
+			one := each(func(_ int, pg *page) { pg.target.Labels = map[string]string{"prometheus_replica": "a"} })
+			out := one(p, step)
 			for _, pg := range p {
 				pg.target.Labels, pg.at = map[string]string{"prometheus_replica": "b"}, pg.at.Add(step/2)
 				out = append(out, pg)
@@ -198,16 +198,18 @@ func mutations() []mutation {
 			pg.target = embedded.Target{Labels: map[string]string{"pod": "vllm-" + pg.target.Instance}}
 		})},
 		{name: "federated", change: each(func(_ int, pg *page) {
-			pg.target = embedded.Target{Instance: "prometheus:9090", Job: "federate", Labels: map[string]string{"exported_instance": pg.target.Instance, "exported_job": "vllm"}}
+			pg.target = embedded.Target{Instance: "prometheus:9090", Job: "federate",
+				Labels: map[string]string{"exported_instance": pg.target.Instance, "exported_job": "vllm"}}
 		})},
 	}
 }
 
-// TestCompany changes recordings in ways that leave the fault what it is: whatever is
-// beside a sick server, and however it is scraped, its verdict stays.
+// TestCompany changes recordings without changing their fault. The verdict must stay, whatever is beside the sick server
+// and however it is scraped.
 func TestCompany(t *testing.T) {
 	const step = 5 * time.Second
-	for _, name := range []string{"thrashing-deep", "replica-imbalance", "http-errors-5xx", "engine-hung", "saturation-long-prompts", "slow-decode-throttled", "straggler", "one-replica-down"} {
+	for _, name := range []string{"thrashing-deep", "replica-imbalance", "http-errors-5xx", "engine-hung",
+		"saturation-long-prompts", "slow-decode-throttled", "straggler", "one-replica-down"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(recordings, name+".tar.zst")
@@ -221,28 +223,35 @@ func TestCompany(t *testing.T) {
 				t.Fatalf("unchanged: %s, want %v", before.Verdict.ID, want)
 			}
 			well, _ := modelled(t, "higher-rate", "another", "aa-", 0, end, step)
-			healthy := mutation{name: "a healthy neighbour of another model", change: func(p []page, _ time.Duration) []page { return append(p, well...) }}
-			phase := mutation{name: "another phase of the grid", change: func([]page, time.Duration) []page { return pagesOf(t, file, step, step/2) }}
+			healthy := mutation{name: "a healthy neighbour of another model",
+				change: func(p []page, _ time.Duration) []page { return append(p, well...) }}
+			phase := mutation{name: "another phase of the grid",
+				change: func([]page, time.Duration) []page { return pagesOf(t, file, step, step/2) }}
 			for _, m := range append(mutations(), healthy, phase) {
 				d := playPages(t, name, m.change(slices.Clone(pages), step), step).diagnose(t, end.Add(m.shift))
 				if !slices.Contains(want, d.Verdict.ID) {
-					t.Errorf("%s: %s (%.2f), want %v: %s", m.name, d.Verdict.ID, d.Verdict.Confidence, want, d.Verdict.Summary)
+					t.Errorf("%s: %s (%.2f), want %v: %s", m.name, d.Verdict.ID, d.Verdict.Confidence, want,
+						d.Verdict.Summary)
 					for _, f := range d.Findings {
 						if f.Status >= diagnose.Pending {
 							t.Logf("%s %s on %v: %s", f.Pathology.ID, f.Status, f.Targets, explain(d, f))
 						}
 					}
 				}
-				if got, want := len(d.Verdict.Targets), len(before.Verdict.Targets); m.named == "" && got != want && d.Verdict.ID == before.Verdict.ID {
-					t.Errorf("%s: the verdict is about %v, want as many as %v", m.name, d.Verdict.Targets, before.Verdict.Targets)
+				if got, want := len(d.Verdict.Targets), len(before.Verdict.Targets); m.named == "" && got != want &&
+					d.Verdict.ID == before.Verdict.ID {
+					t.Errorf("%s: the verdict is about %v, want as many as %v", m.name, d.Verdict.Targets,
+						before.Verdict.Targets)
 				}
-				if was, is := requests(before), requests(d); before.Verdict.ID == d.Verdict.ID && (is > 1.3*was || was > 1.3*is) {
+				if was, is := requests(before), requests(d); before.Verdict.ID == d.Verdict.ID &&
+					(is > 1.3*was || was > 1.3*is) {
 					t.Errorf("%s: %.2f requests a second, and %.2f unchanged: %v", m.name, is, was, d.Verdict.Targets)
 				}
 				if m.named != "" && !namesDeadOrUnjudged(d, m.named) {
 					t.Errorf("%s: %s is not named as such", m.name, m.named)
 				}
-				if n := servers(d) - servers(before); m.named == "" && n != 0 && !strings.Contains(m.name, "neighbour") {
+				if n := servers(d) - servers(before); m.named == "" && n != 0 &&
+					!strings.Contains(m.name, "neighbour") {
 					t.Errorf("%s: %d more servers than there are", m.name, n)
 				}
 			}
@@ -250,7 +259,7 @@ func TestCompany(t *testing.T) {
 	}
 }
 
-// requests is the rate of requests that the verdict's target serves.
+// requests returns the request rate of the verdict's target.
 func requests(d diagnose.Diagnosis) float64 {
 	for _, f := range d.Verdict.Workload.Factors {
 		if f.Name == "request_rate" {
@@ -278,8 +287,8 @@ func namesDeadOrUnjudged(d diagnose.Diagnosis, target string) bool {
 	})
 }
 
-// modelled reads a recording as that of another model, ending with the given phase at
-// the given time, its targets behind a prefix.
+// modelled reads a recording with another model's name and a prefix before its targets' names. It ends with the given
+// phase, the last one if negative, at the given time.
 func modelled(t *testing.T, name, model, prefix string, phase int, end time.Time, step time.Duration) (pages []page, want []string) {
 	t.Helper()
 	file := filepath.Join(recordings, name+".tar.zst")
@@ -304,8 +313,8 @@ var modelName = regexp.MustCompile(`model_name="[^"]*"`)
 
 var births = regexp.MustCompile(`(?m)^(\S+_created(?:\{[^}]*\})?|process_start_time_seconds) \S+$`)
 
-// TestSeveralModels looks at five models at once: two sick for different reasons, one
-// well, one dead, and one that nothing can be said of.
+// TestSeveralModels diagnoses five models at once: two with different faults, a healthy one, a dead one, and one that
+// cannot be judged.
 func TestSeveralModels(t *testing.T) {
 	const step = 5 * time.Second
 	end := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -319,7 +328,8 @@ func TestSeveralModels(t *testing.T) {
 		all = beside(all, "zz-mute:1", func(int) []byte { return []byte(processOnly) })
 		if swap {
 			for i := range all {
-				all[i].target.Instance = strings.NewReplacer("a-", "y-", "b-", "x-", "c-", "0-").Replace(all[i].target.Instance)
+				other := strings.NewReplacer("a-", "y-", "b-", "x-", "c-", "0-")
+				all[i].target.Instance = other.Replace(all[i].target.Instance)
 			}
 		}
 		d := playPages(t, "models", all, step).diagnose(t, end)
@@ -343,18 +353,21 @@ func TestSeveralModels(t *testing.T) {
 		if got := of["qwen"]; got.Status != diagnose.OK {
 			t.Errorf("qwen: %s: %s", got.ID, got.Summary)
 		}
-		if got := of[""]; got.ID != diagnose.InsufficientData || !strings.Contains(got.Summary, "zz-dead:1: it is starting, and has never answered") {
+		if got := of[""]; got.ID != diagnose.InsufficientData ||
+			!strings.Contains(got.Summary, "zz-dead:1: it is starting, and has never answered") {
 			t.Errorf("what has no model: %s on %v: %s", got.ID, got.Targets, got.Summary)
 		}
 		if !namesDeadOrUnjudged(d, "zz-mute:1") {
 			t.Errorf("the mute target is not named: %v", d.Unjudged)
 		}
 		if !reflect.DeepEqual(d.Verdict, d.Verdicts[0]) || d.Verdict.Model == "" {
-			t.Errorf("the verdict is %s on %q, and the worst %s on %q", d.Verdict.ID, d.Verdict.Model, d.Verdicts[0].ID, d.Verdicts[0].Model)
+			t.Errorf("the verdict is %s on %q, and the worst %s on %q", d.Verdict.ID, d.Verdict.Model, d.Verdicts[0].ID,
+				d.Verdicts[0].Model)
 		}
 		for _, v := range d.Verdicts {
 			if v.Status == diagnose.Firing && v.Model != "" && v.Workload.Target != v.Targets[0] {
-				t.Errorf("%s: the workload is that of %q, the verdict is about %v", v.Model, v.Workload.Target, v.Targets)
+				t.Errorf("%s: the workload is that of %q, the verdict is about %v", v.Model, v.Workload.Target,
+					v.Targets)
 			}
 		}
 		once := map[string]bool{}
@@ -368,8 +381,7 @@ func TestSeveralModels(t *testing.T) {
 	}
 }
 
-// TestHealthyNeedsMostTargets judges a healthy server beside others of which nothing
-// can be said.
+// TestHealthyNeedsMostTargets diagnoses healthy servers beside others that cannot be judged.
 func TestHealthyNeedsMostTargets(t *testing.T) {
 	const step = 5 * time.Second
 	end := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -383,7 +395,7 @@ func TestHealthyNeedsMostTargets(t *testing.T) {
 		var all []page
 		for i := range tt.well {
 			pages, _ := modelled(t, "higher-rate", "qwen", fmt.Sprint("w", i, "-"), 0, end, step)
-			for _, pg := range pages { // another process, which began at another time
+			for _, pg := range pages { // a process of its own, with its own start time
 				pg.body = births.ReplaceAll(pg.body, fmt.Appendf(nil, "${1} %d.5", 1_750_000_000+i))
 				all = append(all, pg)
 			}
@@ -393,7 +405,8 @@ func TestHealthyNeedsMostTargets(t *testing.T) {
 		}
 		d := playPages(t, "mute", all, step).diagnose(t, end)
 		if d.Verdict.ID != tt.want || d.Verdict.Confidence > tt.atMost {
-			t.Errorf("%d of %d: %s (%.2f), want %s (%.2f at most): %s", tt.well, tt.well+tt.mute, d.Verdict.ID, d.Verdict.Confidence, tt.want, tt.atMost, d.Verdict.Summary)
+			t.Errorf("%d of %d: %s (%.2f), want %s (%.2f at most): %s", tt.well, tt.well+tt.mute, d.Verdict.ID,
+				d.Verdict.Confidence, tt.want, tt.atMost, d.Verdict.Summary)
 		}
 		if len(d.Unjudged) != tt.mute || tt.mute > 0 && !strings.Contains(d.Verdict.Summary, "only process metrics") {
 			t.Errorf("%d of %d: not judged %v: %s", tt.well, tt.well+tt.mute, d.Unjudged, d.Verdict.Summary)
@@ -401,8 +414,7 @@ func TestHealthyNeedsMostTargets(t *testing.T) {
 	}
 }
 
-// TestBrokenObjective promises less than was served while nothing is found wrong: the
-// broken promise is the verdict.
+// TestBrokenObjective sets objectives that are missed while no cause is found: the missed objective must be the verdict.
 func TestBrokenObjective(t *testing.T) {
 	const step = 5 * time.Second
 	end := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -413,13 +425,13 @@ func TestBrokenObjective(t *testing.T) {
 		set  diagnose.Settings
 		want string
 	}{
-		{"no promise", diagnose.Settings{}, diagnose.NotFound},
-		{"kept", diagnose.Settings{Set: map[string]float64{"ttft_objective": 5}}, diagnose.NotFound},
-		{"broken, set by hand", diagnose.Settings{Set: map[string]float64{"ttft_objective": 0.005}}, "unexplained"},
-		{"broken, from a file", diagnose.Settings{Objectives: &slo.File{Objectives: []slo.Objective{{TTFTP95: 5 * time.Millisecond}}}}, "unexplained"},
+		{"no objective", diagnose.Settings{}, diagnose.NotFound},
+		{"met", diagnose.Settings{Set: map[string]float64{"ttft_objective": 5}}, diagnose.NotFound},
+		{"missed, set by hand", diagnose.Settings{Set: map[string]float64{"ttft_objective": 0.005}}, "unexplained"},
+		{"missed, from a file", diagnose.Settings{Objectives: &slo.File{Objectives: []slo.Objective{{TTFTP95: 5 * time.Millisecond}}}}, "unexplained"},
 		{"of another model", diagnose.Settings{Objectives: &slo.File{Objectives: []slo.Objective{{Model: "llama", TTFTP95: 5 * time.Millisecond}}}}, diagnose.NotFound},
 	} {
-		// Only what is no cause of latency: with such a promise others would find one.
+		// Without the pathologies that explain latency: with such an objective one of them would be found.
 		tt.set.Only = []string{"http-errors", "memory-leak", "target-down", "unexplained"}
 		var few []*catalog.Pathology
 		for _, p := range pathologies.All() {
@@ -427,9 +439,11 @@ func TestBrokenObjective(t *testing.T) {
 				few = append(few, p)
 			}
 		}
-		d := run(t, p.store, diagnose.Options{At: end, First: p.first, Interval: step, Every: true, Pathologies: few, Settings: tt.set})
+		d := run(t, p.store, diagnose.Options{At: end, First: p.first, Interval: step, Every: true, Pathologies: few,
+			Settings: tt.set})
 		if d.Verdict.ID != tt.want {
-			t.Errorf("%s: %s (%.2f), want %s: %s", tt.name, d.Verdict.ID, d.Verdict.Confidence, tt.want, d.Verdict.Summary)
+			t.Errorf("%s: %s (%.2f), want %s: %s", tt.name, d.Verdict.ID, d.Verdict.Confidence, tt.want,
+				d.Verdict.Summary)
 		}
 		if tt.want != "unexplained" {
 			for _, v := range append(d.Verdicts, d.Verdict) {
@@ -440,15 +454,16 @@ func TestBrokenObjective(t *testing.T) {
 			continue
 		}
 		f := d.Findings[0]
-		if d.Status != diagnose.Firing || d.Verdict.Severity != catalog.Page || f.Pathology.ID != tt.want || len(f.Evidence) == 0 || len(f.Reasons) == 0 ||
-			d.Verdict.Since.IsZero() || !strings.Contains(d.Verdict.Summary, "over the objective of 5 ms") || strings.Contains(d.Verdict.Summary, "Nothing is wrong") {
+		if d.Status != diagnose.Firing || d.Verdict.Severity != catalog.Page || f.Pathology.ID != tt.want ||
+			len(f.Evidence) == 0 || len(f.Reasons) == 0 || d.Verdict.Since.IsZero() ||
+			!strings.Contains(d.Verdict.Summary, "over the objective of 5 ms") ||
+			strings.Contains(d.Verdict.Summary, "Nothing is wrong") {
 			t.Errorf("%s: %+v", tt.name, d.Verdict)
 		}
 	}
 }
 
-// TestProcessesBehindOneAddress plays two replicas of which either answers whoever asks, as
-// behind a load balancer, at every interval.
+// TestProcessesBehindOneAddress plays two replicas behind one address, either of which may answer a scrape.
 func TestProcessesBehindOneAddress(t *testing.T) {
 	for name, other := range map[string]func(i int) bool{
 		"in turn":                    func(i int) bool { return i%2 == 1 },
@@ -476,12 +491,14 @@ func TestProcessesBehindOneAddress(t *testing.T) {
 			}
 			end := all[len(all)-1].at
 			d := playPages(t, name, all, step).diagnose(t, end)
-			if d.Verdict.ID != diagnose.InsufficientData || !strings.Contains(d.Verdict.Summary, "scrape each pod or port separately") {
+			if d.Verdict.ID != diagnose.InsufficientData ||
+				!strings.Contains(d.Verdict.Summary, "scrape each pod or port separately") {
 				t.Errorf("%s, every %s: %s: %s", name, step, d.Verdict.ID, d.Verdict.Summary)
 			}
-			// What has gone for good is lost all the same.
+			// When both are gone, the target is down all the same.
 			for i := range 9 {
-				all = append(all, page{target: all[0].target, at: end.Add(time.Duration(i+1) * max(step, 10*time.Second))})
+				all = append(all, page{target: all[0].target,
+					at: end.Add(time.Duration(i+1) * max(step, 10*time.Second))})
 			}
 			if d := playPages(t, name, all, step).diagnose(t, all[len(all)-1].at); d.Verdict.ID != "target-down" {
 				t.Errorf("%s, every %s, gone: %s: %s", name, step, d.Verdict.ID, d.Verdict.Summary)
@@ -490,8 +507,8 @@ func TestProcessesBehindOneAddress(t *testing.T) {
 	}
 }
 
-// TestAWindowLongerThanTheServersLife compares replicas over what they lived, and not over years
-// in which rates fall to nothing and a queue that moves by one is all the traffic.
+// TestAWindowLongerThanTheServersLife holds that replicas are compared over their lifetime: over a window of years all
+// rates would be 0, and a queue that grows by one would be most of the traffic.
 func TestAWindowLongerThanTheServersLife(t *testing.T) {
 	var pages []page
 	for i := range 130 {
@@ -509,11 +526,13 @@ vllm:time_to_first_token_seconds_bucket{model_name="m",engine="0",le="+Inf"} %[3
 vllm:time_to_first_token_seconds_sum{model_name="m",engine="0"} %[3]d
 vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} %[3]d
 `, waits, 3000*i, 60*i)
-			pages = append(pages, page{embedded.Target{Instance: instance}, time.Unix(1_800_000_000, 0).Add(time.Duration(i) * time.Minute), []byte(body)})
+			pages = append(pages, page{embedded.Target{Instance: instance},
+				time.Unix(1_800_000_000, 0).Add(time.Duration(i) * time.Minute), []byte(body)})
 		}
 	}
 	p := playPages(t, "six replicas", pages, time.Minute)
-	d := run(t, p.store, diagnose.Options{At: pages[len(pages)-1].at, First: p.first, Interval: time.Minute, Window: 99999 * time.Hour, Every: true})
+	d := run(t, p.store, diagnose.Options{At: pages[len(pages)-1].at, First: p.first, Interval: time.Minute,
+		Window: 99999 * time.Hour, Every: true})
 	for _, f := range d.Findings {
 		if f.Status == diagnose.Firing && f.Pathology.ID == "replica-imbalance" {
 			t.Errorf("%s", f.Summary)

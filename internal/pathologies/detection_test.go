@@ -29,16 +29,16 @@ var detectionIntervals = []time.Duration{15 * time.Second, 30 * time.Second}
 type detection struct {
 	fault  string
 	after  time.Duration // from its onset until its alert fires
-	fired  bool          // false: it never would
-	extras []string      // other pages and tickets that nothing inhibits
+	fired  bool          // false: the alert would never fire
+	extras []string      // other pages and tickets that fire and are not inhibited
 	where  string
-	burnt  time.Duration // from the onset until a page says that an error budget burns, 0 for never
+	burnt  time.Duration // from its onset until an error budget's page fires, 0 for never
 }
 
-// promised are objectives that fit the recorded servers (testdata/recordings/README.md).
+// promised is an objective that fits the recorded servers (testdata/recordings/README.md).
 var promised = slo.Objective{TTFTP95: time.Second, ITLP95: 150 * time.Millisecond, Availability: 0.999}
 
-// budgets loads the burn-rate rules of what was promised.
+// budgets loads the burn-rate rules of the promised objective.
 func (p *played) budgets(t *testing.T) *embedded.Rules {
 	t.Helper()
 	burn, err := burnrate.Groups(burnrate.Config{
@@ -47,7 +47,8 @@ func (p *played) budgets(t *testing.T) *embedded.Rules {
 	})
 	must.Succeed(t, err)
 	var groups []rulefmt.RuleGroup
-	for _, page := range []string{"VLLMErrorBudgetBurnTTFTP95", "VLLMErrorBudgetBurnITLP95", "VLLMErrorBudgetBurnAvailability"} {
+	for _, page := range []string{"VLLMErrorBudgetBurnTTFTP95", "VLLMErrorBudgetBurnITLP95",
+		"VLLMErrorBudgetBurnAvailability"} {
 		behind, _ := generate.GroupsBehind(burn.Groups, page)
 		groups = append(groups, behind...)
 	}
@@ -56,9 +57,8 @@ func (p *played) budgets(t *testing.T) *embedded.Rules {
 	return rules
 }
 
-// detections replays one recording and times the alert of every fault in it. Of a fault
-// that is over before its alert waited long enough, the time is that at which it would
-// have fired: when its condition held, and what it waits.
+// detections replays one recording and times the alert of every fault in it. If a fault ends before its alert has waited
+// for long enough, the time is when it would have fired: when its condition began to hold, plus its "for".
 func (p *played) detections(t *testing.T, full *played) (out []detection) {
 	t.Helper()
 	rules := p.alerts(t, full)
@@ -120,25 +120,19 @@ func (p *played) detections(t *testing.T, full *played) (out []detection) {
 	return out
 }
 
-// inhibits reports whether one of the firing alerts explains another of the same target and
-// is no less severe.
+// inhibits reports whether a firing alert of the same target, of at least the same severity, explains another one.
 func (list activeAlerts) inhibits(a embedded.Alert) bool {
-	symptom := pathology(a.Labels["pathology"])
+	symptom := byID(a.Labels["pathology"])
 	return slices.ContainsFunc(list, func(c embedded.Alert) bool {
 		worse, err := catalog.ParseSeverity(c.Labels["severity"])
 		than, err2 := catalog.ParseSeverity(a.Labels["severity"])
 		return err == nil && err2 == nil && c.Firing && worse >= than &&
-			c.Labels["instance"] == a.Labels["instance"] && pathology(c.Labels["pathology"]).Inhibits(symptom)
+			c.Labels["instance"] == a.Labels["instance"] && byID(c.Labels["pathology"]).Inhibits(symptom)
 	})
 }
 
-func pathology(id string) *catalog.Pathology {
-	i := slices.IndexFunc(pathologies.All(), func(p *catalog.Pathology) bool { return p.ID == id })
-	return pathologies.All()[i]
-}
-
-// TestDetectionTimes measures how long after the onset of a fault its alert fires, at the
-// scrape intervals of production, and writes the table of docs/lab/rules.md.
+// TestDetectionTimes measures how long after its onset a fault's alert fires, at the scrape intervals of production, and
+// writes the table of docs/lab/rules.md.
 //
 //	SIXTY_ACCURACY=full go test ./internal/pathologies -run TestDetectionTimes -update
 func TestDetectionTimes(t *testing.T) {
@@ -240,7 +234,7 @@ func TestDetectionTimes(t *testing.T) {
 	}
 }
 
-// writeBetween replaces what stands between two comments of a page.
+// writeBetween replaces the text between two comments of a page.
 func writeBetween(t *testing.T, file, what, text string) {
 	t.Helper()
 	page, err := os.ReadFile(file)

@@ -15,12 +15,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// A faint is a fault of package fleet that is weaker than its scenario's, or
-// begins before there is much of a past.
+// A faint is a fault of package fleet that is weaker than its scenario's, or begins before there is much history.
 type faint struct {
 	scenario, variant string
 	change            func(*fleet.Scenario)
-	by                time.Duration // named, and never anything else again
+	by                time.Duration // from then on it must always be the verdict
 }
 
 func faints() []faint {
@@ -32,18 +31,20 @@ func faints() []faint {
 		}, 30 * time.Second})
 	}
 	all = append(all,
-		faint{"slow-decode", "three times slower", func(sc *fleet.Scenario) { sc.Phases[1].Faults.Slow = 3 }, 30 * time.Second},
-		faint{"slow-prefill", "four times slower", func(sc *fleet.Scenario) { sc.Phases[1].Faults.SlowPrefill = 4 }, 30 * time.Second},
+		faint{"slow-decode", "three times slower", func(sc *fleet.Scenario) { sc.Phases[1].Faults.Slow = 3 },
+			30 * time.Second},
+		faint{"slow-prefill", "four times slower", func(sc *fleet.Scenario) { sc.Phases[1].Faults.SlowPrefill = 4 },
+			30 * time.Second},
 	)
 	for _, name := range []string{"kv-cache-thrashing", "saturation", "concurrency-limit", "http-errors"} {
-		all = append(all, faint{name, "after ten seconds", func(sc *fleet.Scenario) { sc.Phases[0].For = 10 * time.Second }, 15 * time.Second})
+		all = append(all, faint{name, "after ten seconds",
+			func(sc *fleet.Scenario) { sc.Phases[0].For = 10 * time.Second }, 15 * time.Second})
 	}
 	return all
 }
 
-// TestFaintFaults plays faults that are hard to see and diagnoses them every
-// seven seconds: nothing is wrong before they begin, and from some moment on
-// they are named all the time.
+// TestFaintFaults diagnoses faults that are hard to see, every seven seconds: no fault may be found before they begin,
+// and some time after it they must always be the verdict.
 func TestFaintFaults(t *testing.T) {
 	const every = 7 * time.Second
 	for _, f := range faints() {
@@ -60,12 +61,16 @@ func TestFaintFaults(t *testing.T) {
 					}
 					for at := from.Add(first); at.Before(to); at = at.Add(every) {
 						d := p.diagnose(t, at)
-						pending := func(f diagnose.Finding) bool { return f.Pathology.ID == phase.Want && f.Status == diagnose.Pending }
-						if (quiet(d.Verdict.ID) || d.Verdict.ID == diagnose.NotCertain) && slices.ContainsFunc(d.Findings, pending) {
-							continue // another change, by chance, and the wait begins again
+						pending := func(f diagnose.Finding) bool {
+							return f.Pathology.ID == phase.Want && f.Status == diagnose.Pending
+						}
+						if (quiet(d.Verdict.ID) || d.Verdict.ID == diagnose.NotCertain) &&
+							slices.ContainsFunc(d.Findings, pending) {
+							continue // a change by chance made the wait begin again
 						}
 						if got := d.Verdict.ID; got != phase.Want && !(quiet(got) && quiet(phase.Want)) {
-							t.Errorf("seed %d, %s into phase %q: %s, want %s: %s (window %s, baseline until %s)", seed, at.Sub(from), phase.Name, got, phase.Want,
+							t.Errorf("seed %d, %s into phase %q: %s, want %s: %s (window %s, baseline until %s)", seed,
+								at.Sub(from), phase.Name, got, phase.Want,
 								d.Verdict.Summary, d.Window.Length(), d.Baseline.To.Sub(from))
 						}
 					}
@@ -75,7 +80,7 @@ func TestFaintFaults(t *testing.T) {
 	}
 }
 
-// A hang is first seen as a GPU that idles, and a dead server as one too.
+// TestNoIdleGPUBeforeTheRealFault plays a hang and an outage, in whose first seconds only an idle GPU shows.
 func TestNoIdleGPUBeforeTheRealFault(t *testing.T) {
 	for _, name := range []string{"engine-hung", "target-down"} {
 		sc, err := fleet.FindScenario(pathologies.All(), name)
@@ -96,7 +101,8 @@ func TestHealthyIsSaidWithItsDoubts(t *testing.T) {
 	said := func(d diagnose.Diagnosis, id, what string) {
 		t.Helper()
 		if d.Verdict.ID != id || d.Verdict.Confidence >= 0.6 || !strings.Contains(d.Verdict.Summary, what) {
-			t.Errorf("%s (%.2f): %s; want %s with low confidence, and %q", d.Verdict.ID, d.Verdict.Confidence, d.Verdict.Summary, id, what)
+			t.Errorf("%s (%.2f): %s; want %s with low confidence, and %q", d.Verdict.ID, d.Verdict.Confidence,
+				d.Verdict.Summary, id, what)
 		}
 	}
 	playFleet(t, sc, 1, func(p *played, phase fleet.Phase, from, _ time.Time) {
@@ -104,13 +110,12 @@ func TestHealthyIsSaidWithItsDoubts(t *testing.T) {
 			said(p.diagnose(t, from.Add(15*time.Second)), diagnose.Healthy, "there is little past to compare with")
 		}
 	})
-	// What is likelier than not, and not yet certain, is no health.
+	// A fault that is likely and not yet certain is not healthy.
 	p := play(t, recordings+"/slow-decode-mild.tar.zst")
 	said(p.diagnose(t, p.first.Add(90*time.Second)), diagnose.NotCertain, "Not certain yet: Slow decode on r0 for ")
 }
 
-// playFleet lets a scenario happen and hands over each phase with all that was
-// scraped until its end.
+// playFleet plays a scenario, and calls each after every phase with all scrapes so far.
 func playFleet(t *testing.T, sc fleet.Scenario, seed uint64, each func(p *played, phase fleet.Phase, from, to time.Time)) {
 	t.Helper()
 	p := &played{name: sc.Name, store: embeddedtest.New(t), first: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}

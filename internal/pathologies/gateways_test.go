@@ -16,8 +16,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// TestAlertsAtGatewaysAtEveryPace gives the cases of gateways to the alert rules, told at several
-// paces of scraping: they say what the diagnosis says of them.
+// TestAlertsAtGatewaysAtEveryPace evaluates the alert rules on the cases of gateways at several scrape intervals: they
+// must agree with the diagnosis.
 func TestAlertsAtGatewaysAtEveryPace(t *testing.T) {
 	for _, p := range pathologies.All() {
 		if p.Scope() != indicator.Gateway {
@@ -29,7 +29,7 @@ func TestAlertsAtGatewaysAtEveryPace(t *testing.T) {
 				c := openCase(t, strings.ReplaceAll(p.ID, "-", "")+"/testdata", name, p)
 				for _, interval := range []time.Duration{30 * time.Second, time.Minute} {
 					if want := name == "fires"; alertFires(t, p, c, interval, 0, want) != want {
-						t.Errorf("every %s: the alert does not what the case says", interval)
+						t.Errorf("every %s: want firing %v", interval, want)
 					}
 				}
 			})
@@ -37,7 +37,7 @@ func TestAlertsAtGatewaysAtEveryPace(t *testing.T) {
 	}
 }
 
-// alertFires plays a case, told slowly, to the rules of one pathology; a window of 0 is the usual
+// alertFires evaluates the rules of one pathology on a case, stretched to a scrape interval. A window of 0 is the usual
 // one.
 func alertFires(
 	t *testing.T, p *catalog.Pathology, c *history.Case, interval, window time.Duration, atSomeTime bool,
@@ -56,8 +56,8 @@ func byID(id string) *catalog.Pathology {
 	return all[slices.IndexFunc(all, func(p *catalog.Pathology) bool { return p.ID == id })]
 }
 
-// TestErrorsThatGoOnPage tells a moment of errors, as of a server that dies beside another
-// one, from few that go on.
+// TestErrorsThatGoOnPage holds that a moment of errors, such as when one of two servers dies, raises no alert, and that
+// few errors that continue do.
 func TestErrorsThatGoOnPage(t *testing.T) {
 	const series = `{model="m",route="/v1/chat/completions",tenant="",status="upstream_error"}`
 	const oneAMinute = " 0x29 1x3 2x3 3x3 4x3 5x3 6x3 7x3 8x3 9x3 10x3 11x10"
@@ -77,7 +77,7 @@ func TestErrorsThatGoOnPage(t *testing.T) {
 			t.Parallel()
 			text := "every 1s for 81s\nlike gateway\n\nsixty_gateway_requests_total" + series + tt.values + "\n"
 			if strings.Contains(name, "one a minute") {
-				text += strings.Replace("sixty_gateway_requests_total"+series, "upstream_error", "success", 1) + " 0x80\n"
+				text += "sixty_gateway_requests_total" + strings.Replace(series, "upstream_error", "success", 1) + " 0x80\n"
 			}
 			c, err := history.Parse(nil, text)
 			must.Succeed(t, err)
@@ -88,8 +88,8 @@ func TestErrorsThatGoOnPage(t *testing.T) {
 	}
 }
 
-// TestAModelIsNotThinnedOut: one model fails all of its few requests beside another that is well
-// behind the same gateway. The finding is the first one's, by name, and of no other.
+// TestAModelIsNotThinnedOut plays a model whose few requests all fail, and a healthy one behind the same gateway. The
+// finding must be the first model's alone.
 func TestAModelIsNotThinnedOut(t *testing.T) {
 	const rate = `rate sixty_gateway_requests_total{model="small",route="/v1/chat/completions",tenant="",status=`
 	c, err := history.Parse(nil, "every 1s for 120s\nlike gateway\n"+behind[0]+"\n"+
@@ -109,19 +109,19 @@ func TestAModelIsNotThinnedOut(t *testing.T) {
 		}
 	}
 	if ago := d.At.Sub(v.Since); v.SinceAtLeast || ago < 50*time.Second || ago > 61*time.Second {
-		t.Errorf("it began %s ago (at least: %t): after a minute of 120 s, and three failures make it one", ago, v.SinceAtLeast)
+		t.Errorf("since %s (at least: %t); errors began 60 s ago, and three of them make a fault", ago, v.SinceAtLeast)
 	}
 }
 
-// TestACauseExplainsItsOwnModelAlone: where the engine of one model is hung, that explains what
-// its gateway sees, and nothing of another model's gateway.
+// TestACauseExplainsItsOwnModelAlone holds that a hung engine of one model explains nothing at another model's gateway.
 func TestACauseExplainsItsOwnModelAlone(t *testing.T) {
 	hang := byID("hang-outside-engine")
 	c := openCase(t, "hangoutsideengine/testdata", "fires", hang)
-	beside, err := history.Parse(nil, "every 1s for 120s\nlike healthy\nvllm:num_requests_running{model_name=\"m\",engine=\"0\"} 4x119\n"+
-		"rate vllm:generation_tokens_total{model_name=\"m\",engine=\"0\"} 200x60,0\nrate vllm:request_success_total{model_name=\"m\",engine=\"0\",finished_reason=\"stop\"} 2x60,0\n"+
-		"hist vllm:time_to_first_token_seconds{model_name=\"m\",engine=\"0\"} mean=0.06 rate=2x60,0\nhist vllm:inter_token_latency_seconds{model_name=\"m\",engine=\"0\"} mean=0.02 rate=198x60,0\n"+
-		"hist vllm:iteration_tokens_total{model_name=\"m\",engine=\"0\"} mean=24 rate=50x60,0\n")
+	beside, err := history.Parse(nil,
+		"every 1s for 120s\nlike healthy\nvllm:num_requests_running{model_name=\"m\",engine=\"0\"} 4x119\n"+
+			"rate vllm:generation_tokens_total{model_name=\"m\",engine=\"0\"} 200x60,0\nrate vllm:request_success_total{model_name=\"m\",engine=\"0\",finished_reason=\"stop\"} 2x60,0\n"+
+			"hist vllm:time_to_first_token_seconds{model_name=\"m\",engine=\"0\"} mean=0.06 rate=2x60,0\nhist vllm:inter_token_latency_seconds{model_name=\"m\",engine=\"0\"} mean=0.02 rate=198x60,0\n"+
+			"hist vllm:iteration_tokens_total{model_name=\"m\",engine=\"0\"} mean=24 rate=50x60,0\n")
 	must.Succeed(t, err)
 	d := diagnoseBeside(t, c, beside, "other")
 	of := map[string]string{}

@@ -17,7 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies/unexplained"
 )
 
-// diagnoseText diagnoses a history that is written in the words of package history.
+// diagnoseText diagnoses a history in the format of package history.
 func diagnoseText(t *testing.T, text string) diagnose.Diagnosis {
 	t.Helper()
 	c, err := history.Parse(os.DirFS("."), text)
@@ -25,7 +25,7 @@ func diagnoseText(t *testing.T, text string) diagnose.Diagnosis {
 	return diagnoseSeries(t, c)
 }
 
-// finding is what was found of a pathology.
+// finding returns a diagnosis' finding of a pathology.
 func finding(t *testing.T, d *diagnose.Diagnosis, id string) diagnose.Finding {
 	t.Helper()
 	i := slices.IndexFunc(d.Findings, func(f diagnose.Finding) bool { return f.Pathology.ID == id })
@@ -35,7 +35,7 @@ func finding(t *testing.T, d *diagnose.Diagnosis, id string) diagnose.Finding {
 	return d.Findings[i]
 }
 
-// TestWhoseErrorsTheyAre: what clients do wrong wakes nobody, what the server fails does.
+// TestWhoseErrorsTheyAre holds that errors of the server are a page, and errors of clients are not.
 func TestWhoseErrorsTheyAre(t *testing.T) {
 	const of = `rate http_requests_total{handler="/v1/chat/completions",method="POST",status=`
 	for name, tt := range map[string]struct {
@@ -56,8 +56,7 @@ func TestWhoseErrorsTheyAre(t *testing.T) {
 	}
 }
 
-// TestWhatMakesAnswersLateExplains: no cause is named beside users of whom it is said that
-// none is known.
+// TestWhatMakesAnswersLateExplains holds that every cause of latency explains unexplained latency.
 func TestWhatMakesAnswersLateExplains(t *testing.T) {
 	for _, p := range pathologies.All() {
 		if p.FollowsObjectives && p != unexplained.Pathology && !p.Inhibits(unexplained.Pathology) {
@@ -66,8 +65,8 @@ func TestWhatMakesAnswersLateExplains(t *testing.T) {
 	}
 }
 
-// passedOver is a server with priorities: requests of the low one wait for half a minute and
-// leave, and the others are served at once.
+// passedOver is a server with priorities: requests with the low one wait for half a minute and leave, and the others are
+// served at once.
 const passedOver = `every 1s for 180s
 like healthy
 
@@ -80,8 +79,7 @@ hist vllm:time_to_first_token_seconds{model_name="m",engine="0"} mean=0.06x60,0.
 hist vllm:inter_token_latency_seconds{model_name="m",engine="0"} mean=0.02x60,0.04 rate=198x60,396
 `
 
-// TestWhoGetsNothingCounts: requests without a first token are later than all that got one, in
-// the percentiles and in what is said of them.
+// TestWhoGetsNothingCounts holds that percentiles of TTFT count requests without a first token as later than all others.
 func TestWhoGetsNothingCounts(t *testing.T) {
 	d := diagnoseText(t, passedOver)
 	f := finding(t, &d, "saturation")
@@ -93,14 +91,14 @@ func TestWhoGetsNothingCounts(t *testing.T) {
 	if p50.V > 0.5 || p50.AtLeast || p95.V < 10 || !p95.AtLeast || p95.Unanswered < 0.05 || p95.Unanswered > 0.2 {
 		t.Errorf("P50 %+v, P95 %+v", p50, p95)
 	}
-	d = diagnoseText(t, strings.Replace(passedOver, "16x119", "60x119", 1)) // as if the scrapes met bursts alone
+	d = diagnoseText(t, strings.Replace(passedOver, "16x119", "60x119", 1)) // as if every scrape met a burst
 	if f := finding(t, &d, "saturation"); f.Status != diagnose.OK {
-		t.Errorf("bursts that the scrapes meet: %s\n%s", f.Status, explain(d, f))
+		t.Errorf("every scrape meets a burst: %s\n%s", f.Status, explain(d, f))
 	}
 }
 
-// TestRetryStorm: where nearly all leave before their answer nobody is served, no larger batch
-// is proposed, and somebody is woken, whatever the objectives on first tokens say.
+// TestRetryStorm plays clients nearly all of whom leave before their answer. It must be a page although the objective on
+// first tokens is met, no such client counts as served, and no larger batch is proposed.
 func TestRetryStorm(t *testing.T) {
 	c, err := history.Parse(nil, `every 1s for 180s
 like healthy
@@ -123,7 +121,9 @@ hist vllm:request_decode_time_seconds{model_name="m",engine="0"} mean=2 rate=2x6
 	}
 	for _, id := range []string{"concurrency-limit", "saturation"} {
 		f := finding(t, &d, id)
-		if f.Status != diagnose.Firing || f.Severity != catalog.Page || !strings.Contains(f.Summary, "leave before their answer") || strings.Contains(f.Summary, "12.2 req/s are served") {
+		if f.Status != diagnose.Firing || f.Severity != catalog.Page ||
+			!strings.Contains(f.Summary, "leave before their answer") ||
+			strings.Contains(f.Summary, "12.2 req/s are served") {
 			t.Errorf("%s: %s, %s", id, f.Severity, f.Summary)
 		}
 		for _, fix := range f.Fixes {
@@ -134,7 +134,7 @@ hist vllm:request_decode_time_seconds{model_name="m",engine="0"} mean=2 rate=2x6
 	}
 }
 
-// TestByDesign: what a server always did, and hurts nobody, is no fault.
+// TestByDesign holds that what a server did from its first second on, and hurts nobody, is no fault.
 func TestByDesign(t *testing.T) {
 	const completed = `rate vllm:request_success_total{model_name="m",engine="0",finished_reason="stop"} `
 	for name, tt := range map[string]struct{ lines, id string }{
@@ -153,7 +153,7 @@ rate vllm:prompt_tokens_by_source_total{model_name="m",engine="0",source="local_
 	}
 }
 
-// TestWithoutBuckets: means are enough to see that a stream is three times as slow.
+// TestWithoutBuckets holds that means alone show a stream that is three times slower.
 func TestWithoutBuckets(t *testing.T) {
 	d := diagnoseText(t, `every 1s for 120s
 like healthy
@@ -173,8 +173,8 @@ rate vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} 2
 	}
 }
 
-// TestEditorsCancel: of who says that it is code completion, clients may cancel most requests at
-// once; of nobody else.
+// TestEditorsCancel holds that clients may cancel most of their requests if the use case is code completion, and only
+// then.
 func TestEditorsCancel(t *testing.T) {
 	for useCase, fires := range map[string]bool{"": true, "chat": true, "code-completion": false} {
 		p := byID("client-cancellations")
@@ -187,7 +187,9 @@ func TestEditorsCancel(t *testing.T) {
 			promised = append(promised, o)
 		}
 		d := diagnoseSeries(t, c, promised...)
-		got := slices.ContainsFunc(d.Findings, func(f diagnose.Finding) bool { return f.Pathology == p && f.Status == diagnose.Firing })
+		got := slices.ContainsFunc(d.Findings, func(f diagnose.Finding) bool {
+			return f.Pathology == p && f.Status == diagnose.Firing
+		})
 		if got != fires {
 			t.Errorf("%q: fires %v, want %v: %s", useCase, got, fires, d.Verdict.Summary)
 		}

@@ -20,8 +20,8 @@ import (
 // incidentsTable is where TestIncidents leaves its table for TestVerdicts' page.
 const incidentsTable = "testdata/incidents.md"
 
-// TestIncidents judges public incidents, which the rules were not made with, 30, 60 and 120 s after their onset and
-// at their end (testdata/incidents/README.md): in the end each has its name.
+// TestIncidents judges public incidents that the rules were not made from (testdata/incidents/README.md), 30, 60 and 120 s
+// after their onset and at their end, where the verdict must be right.
 func TestIncidents(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/incidents/*.json")
 	if err != nil || len(files) == 0 {
@@ -37,7 +37,8 @@ func TestIncidents(t *testing.T) {
 		p, last := playIncident(t, file, &in)
 		onset, want := time.UnixMilli(in.OnsetMS), strings.Split(in.Verdict, " or ")
 		var now []string
-		for _, at := range []time.Time{onset.Add(30 * time.Second), onset.Add(time.Minute), onset.Add(2 * time.Minute), last} {
+		for _, at := range []time.Time{onset.Add(30 * time.Second), onset.Add(time.Minute), onset.Add(2 * time.Minute),
+			last} {
 			now = append(now, p.diagnose(t, at).Verdict.ID)
 		}
 		end := now[len(now)-1]
@@ -46,7 +47,8 @@ func TestIncidents(t *testing.T) {
 			right = "no"
 			t.Errorf("%s: %s in the end, want %s", p.name, end, in.Verdict)
 		}
-		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s |\n", in.Link, in.What, in.Verdict, strings.Join(in.First, ", "), strings.Join(now, ", "), right)
+		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s |\n", in.Link, in.What, in.Verdict,
+			strings.Join(in.First, ", "), strings.Join(now, ", "), right)
 	}
 	if *update {
 		must.Succeed(t, os.WriteFile(incidentsTable, table.Bytes(), 0o644))
@@ -57,7 +59,7 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
-// TestMendedIncidents judges incidents that were answered wrongly once, at their end.
+// TestMendedIncidents judges the end of incidents whose verdict was once wrong.
 func TestMendedIncidents(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/incidents/mended/*.json")
 	if err != nil || len(files) == 0 {
@@ -72,7 +74,7 @@ func TestMendedIncidents(t *testing.T) {
 	}
 }
 
-// playIncident reads what is known of an incident, loads its recording, and returns the time of its last page too.
+// playIncident reads an incident's description into known and loads its recording. last is the time of the last page.
 func playIncident(t *testing.T, file string, known any) (p *played, last time.Time) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -100,13 +102,14 @@ func playIncident(t *testing.T, file string, known any) (p *played, last time.Ti
 	return p, last
 }
 
-// TestAPromptThatNeverFitsIsNoHang: while nobody runs and one waits, whether the engine hangs is not certain, and what
-// waits behind a prompt that never fits is no miss of the prefix cache.
+// TestAPromptThatNeverFitsIsNoHang plays a prompt that never fits into the cache. Within the first minute a hang may be
+// suspected; then the verdict is saturation, and not misses of the prefix cache.
 func TestAPromptThatNeverFitsIsNoHang(t *testing.T) {
 	p, last := playIncident(t, "../../testdata/incidents/vllm-never-fits.json", &struct{}{})
 	onset := last.Add(-6 * time.Minute).Truncate(time.Minute)
 	for after := 30 * time.Second; after <= 3*time.Minute; after += 15 * time.Second {
-		if d := p.diagnose(t, onset.Add(after)); d.Verdict.ID != "saturation" && (d.Verdict.ID != diagnose.NotCertain || after > time.Minute) {
+		if d := p.diagnose(t, onset.Add(after)); d.Verdict.ID != "saturation" &&
+			(d.Verdict.ID != diagnose.NotCertain || after > time.Minute) {
 			t.Errorf("after %s: %s: %s", after, d.Verdict.ID, d.Verdict.Summary)
 		}
 	}

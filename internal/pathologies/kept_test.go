@@ -18,20 +18,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// A fault is constant from settledAfter its onset to the end of its phase, and is looked at
-// so often; a monitor looks as often as serve does.
 const (
-	settledAfter = 30 * time.Second
-	lookEach     = 5 * time.Second
-	serveEach    = 15 * time.Second
+	settledAfter = 30 * time.Second // after its onset a fault is constant, to the end of its phase
+	lookEach     = 5 * time.Second  // between two diagnoses made anew
+	serveEach    = 15 * time.Second // between two evaluations of a monitor
 )
 
-// otherNames is the share of the moments of a constant fault at which it may be called by
-// another name than at most of them.
+// otherNames is the largest share of the moments of a constant fault at which its name may differ from the usual one.
 const otherNames = 0.05
 
-// names counts what one constant fault was called, moment by moment.
-type names struct {
+// nameCounts counts how often one constant fault was called by each name.
+type nameCounts struct {
 	own      bool // of a recording of the repository
 	where    string
 	of       map[string]int
@@ -39,7 +36,7 @@ type names struct {
 	accepted []string
 }
 
-func (n *names) call(name string, after time.Duration) {
+func (n *nameCounts) call(name string, after time.Duration) {
 	if n.of == nil {
 		n.of = map[string]int{}
 	}
@@ -49,9 +46,9 @@ func (n *names) call(name string, after time.Duration) {
 	}
 }
 
-// tell returns at how many moments it was named, and at how many by another name than the
-// commonest of those that are honest.
-func (n *names) tell() (named, other int) {
+// sum returns at how many moments the fault was named, and at how many by another name than the most frequent one of
+// those accepted.
+func (n *nameCounts) sum() (named, other int) {
 	list := slices.Sorted(maps.Keys(n.of))
 	list = slices.DeleteFunc(list, func(s string) bool { return quiet(s) || s == diagnose.InsufficientData })
 	most := 0
@@ -64,9 +61,8 @@ func (n *names) tell() (named, other int) {
 	return named, named - most
 }
 
-// TestOneNameForAConstantFault goes through every fault of every recording and counts how
-// often its name is another one: in a diagnosis that is made anew, and of the incident that a
-// monitor makes of diagnoses that follow each other.
+// TestOneNameForAConstantFault counts how often the name of a recorded fault changes: in diagnoses that are each made
+// anew, and in the incidents that a monitor makes of successive diagnoses.
 func TestOneNameForAConstantFault(t *testing.T) {
 	t.Parallel()
 	intervals := []time.Duration{time.Second, 15 * time.Second}
@@ -78,7 +74,7 @@ func TestOneNameForAConstantFault(t *testing.T) {
 		served   bool
 	}
 	var mu sync.Mutex
-	all := map[key][]names{}
+	all := map[key][]nameCounts{}
 	t.Run("recordings", func(t *testing.T) {
 		for _, file := range moreFiles(t) {
 			t.Run(filepath.Base(file), func(t *testing.T) {
@@ -89,7 +85,7 @@ func TestOneNameForAConstantFault(t *testing.T) {
 					if interval > time.Second {
 						p = playThinned(t, file, interval)
 					}
-					asked, served := p.asked(t), p.served(t)
+					asked, served := p.askNames(t), p.serveNames(t)
 					for i := range asked {
 						asked[i].own, served[i].own = own, own
 					}
@@ -107,19 +103,21 @@ func TestOneNameForAConstantFault(t *testing.T) {
 	})
 	for _, k := range keys {
 		for _, n := range all[k] {
-			if named, other := n.tell(); other > 0 {
-				t.Logf("every %s, served %v: %s: %d of %d: %s", k.interval, k.served, n.where, other, named, strings.Join(n.order, ", "))
+			if named, other := n.sum(); other > 0 {
+				t.Logf("every %s, served %v: %s: %d of %d: %s", k.interval, k.served, n.where, other, named,
+					strings.Join(n.order, ", "))
 			}
 		}
 		who := "asked anew"
 		if k.served {
 			who = "incident of `serve`"
 		}
-		others := slices.DeleteFunc(slices.Clone(all[k]), func(n names) bool { return !n.own })
-		fmt.Fprintf(&own, "| %.0f s | %s | %s |\n", k.interval.Seconds(), who, share(others))
+		ours := slices.DeleteFunc(slices.Clone(all[k]), func(n nameCounts) bool { return !n.own })
+		fmt.Fprintf(&own, "| %.0f s | %s | %s |\n", k.interval.Seconds(), who, share(ours))
 		fmt.Fprintf(&everything, "| %.0f s | %s | %s |\n", k.interval.Seconds(), who, share(all[k]))
 		if named, other, _ := count(all[k]); float64(other) > otherNames*float64(named) {
-			t.Errorf("every %s, %s: another name at %d of %d moments of constant faults, want %.0f %%", k.interval, who, other, named, 100*otherNames)
+			t.Errorf("every %s, %s: another name at %d of %d moments of constant faults, want %.0f %%", k.interval, who,
+				other, named, 100*otherNames)
 		}
 	}
 	t.Log("\n" + everything.String())
@@ -132,9 +130,9 @@ func TestOneNameForAConstantFault(t *testing.T) {
 const namesTable = "testdata/names.md"
 
 // count adds up the moments of faults that were named, and those with another name.
-func count(list []names) (named, other, faults int) {
+func count(list []nameCounts) (named, other, faults int) {
 	for _, n := range list {
-		of, o := n.tell()
+		of, o := n.sum()
 		named, other = named+of, other+o
 		if of > 0 {
 			faults++
@@ -143,30 +141,31 @@ func count(list []names) (named, other, faults int) {
 	return named, other, faults
 }
 
-func share(list []names) string {
+func share(list []nameCounts) string {
 	named, other, faults := count(list)
 	return fmt.Sprintf("%d | %d of %d | %.1f %%", faults, other, named, 100*float64(other)/float64(max(1, named)))
 }
 
-// faults lists the phases in which something is wrong, and lasts.
+// faults lists the phases with a fault that lasts beyond settledAfter.
 func (p *played) faults() []int {
 	var out []int
 	for i := range p.truth.Phases {
-		if !slices.ContainsFunc(p.truth.accepted(i), quiet) && p.truth.onset(i).Add(settledAfter).UnixMilli() <= p.truth.Phases[i].ToMS {
+		if !slices.ContainsFunc(p.truth.accepted(i), quiet) &&
+			p.truth.onset(i).Add(settledAfter).UnixMilli() <= p.truth.Phases[i].ToMS {
 			out = append(out, i)
 		}
 	}
 	return out
 }
 
-func (p *played) names(phase int) names {
-	return names{where: p.name + "/" + p.truth.Phases[phase].Name, accepted: p.truth.accepted(phase)}
+func (p *played) newNameCounts(phase int) nameCounts {
+	return nameCounts{where: p.name + "/" + p.truth.Phases[phase].Name, accepted: p.truth.accepted(phase)}
 }
 
-// asked diagnoses the moments of every constant fault anew.
-func (p *played) asked(t *testing.T) (out []names) {
+// askNames makes diagnoses anew throughout every constant fault.
+func (p *played) askNames(t *testing.T) (out []nameCounts) {
 	for _, i := range p.faults() {
-		n, onset := p.names(i), p.truth.onset(i)
+		n, onset := p.newNameCounts(i), p.truth.onset(i)
 		for after := settledAfter; onset.Add(after).UnixMilli() <= p.truth.Phases[i].ToMS; after += lookEach {
 			n.call(p.diagnose(t, onset.Add(after)).Verdict.ID, after)
 		}
@@ -175,8 +174,8 @@ func (p *played) asked(t *testing.T) (out []names) {
 	return out
 }
 
-// served watches the recording as a monitor does, and returns what the incidents were called.
-func (p *played) served(t *testing.T) (out []names) {
+// serveNames watches the recording as a monitor does, and counts the names of its incidents.
+func (p *played) serveNames(t *testing.T) (out []nameCounts) {
 	tracker := incident.NewTracker(pathologies.All(), nil, nil)
 	var memory diagnose.Memory
 	at := p.first.Add(serveEach)
@@ -201,8 +200,8 @@ func (p *played) served(t *testing.T) (out []names) {
 		}
 	}
 	for _, i := range p.faults() {
-		n, onset := p.names(i), p.truth.onset(i)
-		for before := range i { // a fault that another one followed is one incident with it
+		n, onset := p.newNameCounts(i), p.truth.onset(i)
+		for before := range i { // a fault and the one that follows it are one incident
 			n.accepted = append(n.accepted, p.truth.accepted(before)...)
 		}
 		watch(onset.Add(settledAfter-1), func(string) {})

@@ -17,13 +17,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// TestASlowPageIsNoLostServer looks at a server whose page takes seconds or does not come
-// before the scrape's timeout, while all its requests are served.
+// TestASlowPageIsNoLostServer plays a server whose page takes seconds or exceeds the scrape timeout, while all requests
+// are served.
 func TestASlowPageIsNoLostServer(t *testing.T) {
 	list := filesBeside(t)
 	i := slices.IndexFunc(list, func(f string) bool { return filepath.Base(f) == "slow-metrics-page.tar.zst" })
 	if i < 0 {
-		t.Skip("the recording is not at hand")
+		t.Skip("needs the recording slow-metrics-page")
 	}
 	for _, interval := range []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second} {
 		for shift := range 4 {
@@ -37,7 +37,8 @@ func TestASlowPageIsNoLostServer(t *testing.T) {
 					moments++
 					for _, f := range d.Findings {
 						if f.Status == diagnose.Firing && f.InhibitedBy == "" && f.Severity > catalog.Info {
-							t.Errorf("after %s: %s (%s): %s", at.Sub(time.UnixMilli(slow.FromMS)), f.Pathology.ID, f.Severity, f.Summary)
+							t.Errorf("after %s: %s (%s): %s", at.Sub(time.UnixMilli(slow.FromMS)), f.Pathology.ID,
+								f.Severity, f.Summary)
 						}
 						if f.Pathology.ID == "metrics-slow" && f.Status == diagnose.Firing {
 							noted++
@@ -47,8 +48,9 @@ func TestASlowPageIsNoLostServer(t *testing.T) {
 						cannot++
 					}
 				}
-				t.Logf("noted at %d of %d moments, nothing could be told at %d", noted, moments, cannot)
-				if end := p.diagnose(t, time.UnixMilli(slow.ToMS)); !quiet(end.Verdict.ID) && (interval < 30*time.Second || end.Verdict.ID != diagnose.InsufficientData) { // two may have failed
+				t.Logf("metrics-slow at %d of %d moments, insufficient data at %d", noted, moments, cannot)
+				if end := p.diagnose(t, time.UnixMilli(slow.ToMS)); !quiet(end.Verdict.ID) &&
+					(interval < 30*time.Second || end.Verdict.ID != diagnose.InsufficientData) { // two may have failed
 					t.Errorf("at its end: %s: %s", end.Verdict.ID, end.Verdict.Summary)
 				}
 			})
@@ -56,8 +58,8 @@ func TestASlowPageIsNoLostServer(t *testing.T) {
 	}
 }
 
-// monitored is what a monitor says of what it has scraped.
-func monitored(t *testing.T, store *embedded.Store, at time.Time) diagnose.Diagnosis {
+// diagnoseAsMonitor diagnoses what a monitor has scraped.
+func diagnoseAsMonitor(t *testing.T, store *embedded.Store, at time.Time) diagnose.Diagnosis {
 	t.Helper()
 	src := source.OfCollector("this monitor", store)
 	o, err := src.Options(t.Context(), at)
@@ -65,9 +67,8 @@ func monitored(t *testing.T, store *embedded.Store, at time.Time) diagnose.Diagn
 	return run(t, src, o)
 }
 
-// TestTwoScrapesThatTimeOutAreNoLostServer scrapes a busy server every 30 s. Its page took milliseconds, and then it
-// does not come before the timeout: twice in a row a page that is slow does not either, and four times no server
-// answers. One that refuses the connection is gone at once.
+// TestTwoScrapesThatTimeOutAreNoLostServer scrapes a busy server every 30 s. After two timeouts in a row its page may just
+// be slow; after four it is down. A server that refuses connections is down at once.
 func TestTwoScrapesThatTimeOutAreNoLostServer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		took time.Duration
@@ -93,7 +94,7 @@ func TestTwoScrapesThatTimeOutAreNoLostServer(t *testing.T) {
 				if !judged {
 					continue
 				}
-				d := monitored(t, store, at.Add(tc.took))
+				d := diagnoseAsMonitor(t, store, at.Add(tc.took))
 				if got := d.Verdict.ID == "target-down"; got != want || quiet(d.Verdict.ID) {
 					t.Errorf("after %d failures: %s: %s", n+1-good, d.Verdict.ID, d.Verdict.Summary)
 				}
@@ -102,11 +103,11 @@ func TestTwoScrapesThatTimeOutAreNoLostServer(t *testing.T) {
 	}
 }
 
-// TestAFleetThatNeverStarts has a monitor that scrapes servers of which none has ever answered: they start,
-// until they have taken longer than a start takes, which somebody is then called for.
+// TestAFleetThatNeverStarts scrapes servers that never answer: first they are starting, and after ten minutes that is a
+// page.
 func TestAFleetThatNeverStarts(t *testing.T) {
 	store := embeddedtest.New(t)
-	a := newTold("")
+	a := newSentAlerts("")
 	for since := time.Duration(0); since <= 11*time.Minute; since += 15 * time.Second {
 		at := history.Start.Add(since)
 		for _, instance := range []string{"vllm-0:8000", "vllm-1:8000"} {
@@ -115,9 +116,9 @@ func TestAFleetThatNeverStarts(t *testing.T) {
 		if since < 30*time.Second {
 			continue
 		}
-		d := monitored(t, store, at)
+		d := diagnoseAsMonitor(t, store, at)
 		a.see(t, d, 15*time.Second)
-		if sent := a.goesOn("start-stuck"); sent != (since > 10*time.Minute) {
+		if sent := a.isActive("start-stuck"); sent != (since > 10*time.Minute) {
 			t.Fatalf("after %s: %s: %s; sent: %t", since, d.Verdict.ID, d.Verdict.Summary, sent)
 		}
 	}
@@ -126,8 +127,8 @@ func TestAFleetThatNeverStarts(t *testing.T) {
 	}
 }
 
-// TestAServerThatDiesWhileTheMonitorIsAway is an idle server, the only one of its model, that is gone when its
-// monitor has been started again: nothing wrote that its samples ended, and they seem current for five minutes.
+// TestAServerThatDiesWhileTheMonitorIsAway kills the only server of a model, an idle one, while its monitor is away. No
+// staleness marker ends its samples, so that they seem current for five minutes.
 func TestAServerThatDiesWhileTheMonitorIsAway(t *testing.T) {
 	dir, target := t.TempDir(), embedded.Target{Instance: "vllm-0:8000", Job: "vllm"}
 	open := func() *embedded.Store {
@@ -158,13 +159,13 @@ process_start_time_seconds %d
 	for end := at.Add(30 * time.Second); at.Before(end); at = at.Add(time.Second) {
 		must.Succeed(t, after.AppendFailure(target, at))
 	}
-	if v := monitored(t, after, at).Verdict; v.ID != "target-down" || v.Severity != catalog.Page {
+	if v := diagnoseAsMonitor(t, after, at).Verdict; v.ID != "target-down" || v.Severity != catalog.Page {
 		t.Errorf("%s (%s): %s", v.ID, v.Severity, v.Summary)
 	}
 }
 
-// TestTheFirstPageShowsNoHang has a server whose first page shows a request without a token: one look at a gauge
-// says nothing of the time before it, though the counters are known to have begun at zero.
+// TestTheFirstPageShowsNoHang plays a server whose first page shows a running request and no token: one sample of a gauge
+// does not show how long the request runs, although the counters are known to have begun at zero.
 func TestTheFirstPageShowsNoHang(t *testing.T) {
 	store := embeddedtest.New(t)
 	target := embedded.Target{Instance: "vllm-0:8000", Job: "vllm"}
@@ -192,13 +193,13 @@ vllm:time_to_first_token_seconds_created{model_name="m",engine="0"} %[1]d
 `, began)
 	_, err := store.Append(target, at, []byte(page), "", 10*time.Millisecond)
 	must.Succeed(t, err)
-	if v := monitored(t, store, at.Add(3*time.Second)).Verdict; v.ID == "engine-hung" {
+	if v := diagnoseAsMonitor(t, store, at.Add(3*time.Second)).Verdict; v.ID == "engine-hung" {
 		t.Errorf("%s: %s", v.ID, v.Summary)
 	}
 }
 
-// TestAServerThatHangsIsNotWell has one of two servers stop, so that its scrapes time out: until it is said to be down
-// nothing is said to be well.
+// TestAServerThatHangsIsNotWell stops one of two servers, so that its scrapes time out. Until it is down the verdict must
+// not be healthy.
 func TestAServerThatHangsIsNotWell(t *testing.T) {
 	const step, hangs = 5 * time.Second, 5 * time.Minute
 	p := &played{store: embeddedtest.New(t)}
@@ -233,15 +234,16 @@ process_start_time_seconds %d
 		d := run(t, p.store, diagnose.Options{At: at, First: history.Start, Interval: step})
 		since := after - hangs
 		said = append(said, fmt.Sprintf("%s: %s", since, d.Verdict.ID))
-		if quiet(d.Verdict.ID) && since > 20*time.Second || since >= 75*time.Second && d.Verdict.ID != "target-down" || since < 0 && !quiet(d.Verdict.ID) {
+		if quiet(d.Verdict.ID) && since > 20*time.Second || since >= 75*time.Second && d.Verdict.ID != "target-down" ||
+			since < 0 && !quiet(d.Verdict.ID) {
 			t.Errorf("%s after it stopped: %s: %s", since, d.Verdict.ID, d.Verdict.Summary)
 		}
 	}
 	t.Log(said)
 }
 
-// TestClientsThatLeaveAHangAreNoFaultOfTheirOwn looks at a server that answers again after a hang. Those who had
-// waited have left since the scrape before, while nothing was generated.
+// TestClientsThatLeaveAHangAreNoFaultOfTheirOwn diagnoses a server that answers again after a hang. The clients that
+// waited have all left between two scrapes.
 func TestClientsThatLeaveAHangAreNoFaultOfTheirOwn(t *testing.T) {
 	p := thin(t, recordings+"/sglang-retraction-then-hung.tar.zst", 15*time.Second, 11250*time.Millisecond)
 	back := time.UnixMilli(p.truth.Phases[5].FromMS)
@@ -252,8 +254,8 @@ func TestClientsThatLeaveAHangAreNoFaultOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestTheFirstLookAtAnEngineThatDoesNothing: without a past, it is idle where its API server has as few files open as one without
-// clients, and may else hang with clients before it.
+// TestTheFirstLookAtAnEngineThatDoesNothing diagnoses such an engine without history. It is idle if its API server has as
+// few open files as one without clients; otherwise it may hang.
 func TestTheFirstLookAtAnEngineThatDoesNothing(t *testing.T) {
 	for name, tt := range map[string]struct{ files, want string }{
 		"few files":            {"process_open_fds 38\n", diagnose.Idle},
@@ -271,11 +273,13 @@ vllm:generation_tokens_total{engine="0",model_name="m"} 4100
 vllm:time_to_first_token_seconds_count{engine="0",model_name="m"} 41
 vllm:time_to_first_token_seconds_sum{engine="0",model_name="m"} 4.1
 `
-				_, err := store.Append(embedded.Target{Instance: "vllm-0:8000", Job: "vllm"}, at, []byte(page), "", time.Millisecond)
+				_, err := store.Append(embedded.Target{Instance: "vllm-0:8000", Job: "vllm"}, at, []byte(page), "",
+					time.Millisecond)
 				must.Succeed(t, err)
 				at = at.Add(time.Second)
 			}
-			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: history.Start, Interval: time.Second, Pathologies: pathologies.All()})
+			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: history.Start,
+				Interval: time.Second, Pathologies: pathologies.All()})
 			must.Succeed(t, err)
 			if d.Verdict.ID != tt.want {
 				t.Errorf("%s: %s, want %s", d.Verdict.ID, d.Verdict.Summary, tt.want)

@@ -47,23 +47,23 @@ func (r literalReadings) value(s *indicator.Signal) indicator.Value {
 	return indicator.Unknown("not set")
 }
 
-// refineOf runs the pathology's Refine on the view, with the server's arguments
-// as on its command line. Cache facts that are no flags are written the same
-// way: "--num-gpu-blocks 100".
+// refineOf runs the pathology's Refine on the view, with the server's arguments as on its command line. Facts of the
+// cache, which are no flags, are written the same way: "--num-gpu-blocks 100".
 func refineOf(t *testing.T, p *catalog.Pathology, v catalog.View, args string) *catalog.Pass {
 	t.Helper()
-	pass := &catalog.Pass{View: v, Replicas: func(*indicator.Signal) map[string]float64 { return nil }, Config: engine.ParseArgs(args, "--engine-args"), Flags: vllm.Engine.Flags, Summary: p.Title}
+	pass := &catalog.Pass{View: v, Replicas: func(*indicator.Signal) map[string]float64 { return nil },
+		Config: engine.ParseArgs(args, "--engine-args"), Flags: vllm.Engine.Flags, Summary: p.Title}
 	pass.Parts = func(*indicator.Signal) map[string]float64 { return map[string]float64{"a": 1, "b": 1} }
 	p.Refine(pass)
 	for _, bad := range []string{"NaN", "Inf", "unknown (", "%!"} {
 		if text := textOf(pass); strings.Contains(text, bad) {
-			t.Errorf("the explanation contains %q, as a number that is none would be written:\n%s", bad, text)
+			t.Errorf("the explanation contains %q, so a number is not known:\n%s", bad, text)
 		}
 	}
 	return pass
 }
 
-// textOf writes all that Refine said, one line each.
+// textOf returns all that Refine wrote, line by line.
 func textOf(p *catalog.Pass) string {
 	lines := append([]string{p.Summary}, p.Reasons...)
 	for _, f := range p.Fixes {

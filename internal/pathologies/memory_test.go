@@ -20,29 +20,30 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
 
-// TestAMonitorSaysWhatADiagnosisSays plays more than an hour of servers that restart, fail to
-// answer, are late, come and go. What a monitor says that remembers what it asked before,
-// of a storage that holds what it was asked, is compared with a diagnosis by a storage that
-// was never asked anything.
+// TestAMonitorSaysWhatADiagnosisSays plays more than an hour of servers that restart, fail to answer, are late, come and
+// go. A monitor, whose Memory and storage hold earlier answers, must give the same diagnosis as one made anew with a fresh
+// storage.
 func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 	const interval, scrapes = 15 * time.Second, 290
 	c, err := history.Parse(os.DirFS("."), fmt.Sprintf("every %s for %s\nlike healthy\n", interval, 80*time.Minute))
 	must.Succeed(t, err)
-	pages := newPages(c.Series()[history.UsualInstance])
+	pages := newExposition(c.Series()[history.UsualInstance])
 	rnd := rand.New(rand.NewPCG(5, 6))
 	var all []page
 	take := func(p *played, s page) { must.Succeed(t, p.take(s.target, s.at, s.body, time.Millisecond)) }
 	monitored := &played{store: embeddedtest.New(t)}
 	var memory diagnose.Memory
 	diagnosis := func(p *played, at time.Time, m *diagnose.Memory) diagnose.Diagnosis {
-		return run(t, p.store, diagnose.Options{At: at, First: history.Start, Interval: interval, Every: true, Memory: m})
+		return run(t, p.store, diagnose.Options{At: at, First: history.Start, Interval: interval, Every: true,
+			Memory: m})
 	}
 	age := map[string]int{}
 	compared := 0
 	for i := range scrapes {
 		began := history.Start.Add(time.Duration(i) * interval)
 		for r, name := range []string{"a:8000", "b:8000", "c:8000", "d:8000"} {
-			s := page{embedded.Target{Instance: name, Job: "vllm"}, began.Add(time.Duration(r) * 2 * time.Second), pages.at(age[name])}
+			s := page{embedded.Target{Instance: name, Job: "vllm"}, began.Add(time.Duration(r) * 2 * time.Second),
+				pages.at(age[name])}
 			age[name]++
 			switch {
 			case name == "b:8000" && i%70 > 60, name == "d:8000" && (i < 100 || i > 240): // it is gone
@@ -72,14 +73,19 @@ func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 		without := diagnosis(plain, at, nil)
 		compared++
 		same := cmp.Options{
-			cmpopts.EquateApprox(1e-9, 1e-12), cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(diagnose.Finding{}, segments.Span{}, segments.Segment{}), cmpopts.EquateEmpty(),
-			cmp.Comparer(func(a, b *catalog.Pathology) bool { return a == b }), cmp.Comparer(func(a, b *indicator.Signal) bool { return a == b }),
+			cmpopts.EquateApprox(1e-9, 1e-12), cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(diagnose.Finding{},
+				segments.Span{}, segments.Segment{}), cmpopts.EquateEmpty(),
+			cmp.Comparer(func(a, b *catalog.Pathology) bool { return a == b }), cmp.Comparer(func(a,
+				b *indicator.Signal) bool {
+				return a == b
+			}),
 			cmpopts.IgnoreFields(diagnose.Finding{}, "Fixes"),
 		}
 		for _, part := range []struct {
 			name string
 			a, b any
-		}{{"verdicts", without.Verdicts, with.Verdicts}, {"findings", without.Findings, with.Findings}, {"spans", without.Spans, with.Spans}} {
+		}{{"verdicts", without.Verdicts, with.Verdicts}, {"findings", without.Findings, with.Findings}, {"spans",
+			without.Spans, with.Spans}} {
 			if diff := cmp.Diff(part.a, part.b, same); diff != "" {
 				t.Errorf("%s at %s (-diagnosis +monitor):\n%s", part.name, at, diff)
 			}

@@ -17,26 +17,25 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
-// What is promised of "since", of the faults that are named at their end: the median error
-// and that of nine in ten, at a scrape interval.
+// mostOff returns the largest errors of "since" at a scrape interval, over all faults that are named at their end: in the
+// median, and in nine of ten.
 func mostOff(interval time.Duration) (median, nineOfTen time.Duration) {
 	return interval + interval/10, 2*interval + 5*time.Second // scrapes are a little late
 }
 
-// mostMoved is by how much "since" may move in nine of ten faults at one-second scrapes: where a fault grows, as
-// preemptions, a router's queue or clients that leave do, its beginning is known better later.
+// mostMoved is how far "since" may move in nine of ten faults at one-second scrapes. If a fault grows (preemptions, a
+// router's queue, clients that leave), its beginning is better known later.
 const mostMoved = 3 * time.Second
 
-// onsets are the errors of "since" at one scrape interval: later than the truth is positive.
+// onsets are the errors of "since" at one scrape interval, positive if later than the truth.
 type onsets struct {
 	off   []time.Duration // at the end of each fault
-	drift []time.Duration // the most that it moved while one fault was named
+	drift []time.Duration // how far it moved while one fault was named
 	told  []string
 }
 
-// TestSince compares when faults are said to have begun with when they did, at the intervals
-// of production, and looks whether what is said stays while a fault goes on: at two of the
-// intervals, unless the measurement is full, which holds the long recordings that slow scrapes need.
+// TestSince compares "since" with the true onset of every fault, and with itself while the fault continues. It takes two
+// of the usual scrape intervals; a full measurement takes all, and the long recordings that slow scrapes need.
 func TestSince(t *testing.T) {
 	intervals, list := []time.Duration{time.Second, 15 * time.Second}, moreFiles(t)
 	if accuracyIsFull() {
@@ -48,7 +47,7 @@ func TestSince(t *testing.T) {
 		for _, file := range list {
 			t.Run(filepath.Base(file), func(t *testing.T) {
 				t.Parallel()
-				for _, p := range timed(t, file, intervals) {
+				for _, p := range playAtIntervals(t, file, intervals) {
 					var c onsets
 					c.judge(t, p)
 					mu.Lock()
@@ -58,7 +57,8 @@ func TestSince(t *testing.T) {
 						sum = &onsets{}
 						tallies[own][interval] = sum
 					}
-					sum.off, sum.drift, sum.told = append(sum.off, c.off...), append(sum.drift, c.drift...), append(sum.told, c.told...)
+					sum.off, sum.drift, sum.told = append(sum.off, c.off...), append(sum.drift,
+						c.drift...), append(sum.told, c.told...)
 					mu.Unlock()
 				}
 			})
@@ -75,7 +75,8 @@ func TestSince(t *testing.T) {
 				t.Log(s)
 			}
 			median, most, drift := c.sizes()
-			line := fmt.Sprintf("| %.0f s | %d | %.1f s | %.1f s | %.1f s |\n", interval.Seconds(), len(c.off), median.Seconds(), most.Seconds(), drift.Seconds())
+			line := fmt.Sprintf("| %.0f s | %d | %.1f s | %.1f s | %.1f s |\n", interval.Seconds(), len(c.off),
+				median.Seconds(), most.Seconds(), drift.Seconds())
 			t.Logf("own recordings: %v %s", own, line)
 			if !own {
 				continue
@@ -83,7 +84,8 @@ func TestSince(t *testing.T) {
 			table.WriteString(line)
 			wantMedian, wantMost := mostOff(interval)
 			if median > wantMedian || len(c.off) >= 10 && most > wantMost {
-				t.Errorf("every %s, since is off by %s in the median, and by %s in nine of ten; want %s and %s", interval, median, most, wantMedian, wantMost)
+				t.Errorf("every %s, since is off by %s in the median, and by %s in nine of ten; want %s and %s",
+					interval, median, most, wantMedian, wantMost)
 			}
 			if drift > max(2*interval, mostMoved) {
 				t.Errorf("every %s, since moves by %s while a fault goes on", interval, drift)
@@ -98,8 +100,7 @@ func TestSince(t *testing.T) {
 // sinceTable is where TestSince leaves its table for TestVerdicts' page.
 const sinceTable = "testdata/since.md"
 
-// sizes returns the median of the errors, what nine of ten keep, and what nine of ten faults
-// keep of the drift.
+// sizes returns the median error, the error that nine of ten faults do not exceed, and the same of the drift.
 func (c *onsets) sizes() (median, most, drift time.Duration) {
 	sorted := func(ds []time.Duration) []time.Duration {
 		out := make([]time.Duration, len(ds))
@@ -116,7 +117,7 @@ func (c *onsets) sizes() (median, most, drift time.Duration) {
 	return stat.Median(off), off[(len(off)*9-1)/10], drift
 }
 
-// judge asks at the end of every fault that is named, and on the way there as a monitor does.
+// judge diagnoses throughout every fault, as a monitor does, and compares the onset that is named at its end.
 func (c *onsets) judge(t *testing.T, p *played) {
 	for i, phase := range p.truth.Phases {
 		want := p.truth.accepted(i)
@@ -139,14 +140,15 @@ func (c *onsets) judge(t *testing.T, p *played) {
 				if first.IsZero() {
 					first, last = f.Since, f.Since
 				}
-				first, last = slices.MinFunc([]time.Time{first, f.Since}, time.Time.Compare), slices.MaxFunc([]time.Time{last, f.Since}, time.Time.Compare)
+				first, last = slices.MinFunc([]time.Time{first, f.Since},
+					time.Time.Compare), slices.MaxFunc([]time.Time{last, f.Since}, time.Time.Compare)
 			}
 			if !at.Before(to) {
 				break
 			}
 		}
 		if said.Pathology == nil {
-			continue // it is not named: TestVerdicts counts that
+			continue // not named: TestVerdicts counts that
 		}
 		c.off, c.drift = append(c.off, said.Since.Sub(begins)), append(c.drift, last.Sub(first))
 		c.told = append(c.told, fmt.Sprintf("every %s: %s/%s: %s since %+.1f s (at least: %v), moved by %.1f s",
@@ -154,15 +156,15 @@ func (c *onsets) judge(t *testing.T, p *played) {
 	}
 }
 
-// tellsOnset reports whether a phase is a fault that goes on for long enough to be dated.
+// tellsOnset reports whether a phase is a fault that lasts for long enough to be dated.
 func (tr *truth) tellsOnset(phase int, interval time.Duration) bool {
 	lasts := time.UnixMilli(tr.Phases[phase].ToMS).Sub(tr.onset(phase))
 	return phase > 0 && !quiet(tr.accepted(phase)[0]) && lasts >= 2*interval+15*time.Second
 }
 
-// timed is a recording as it is scraped at those of the intervals at which one of its faults
-// can be dated. A long one is read for this test alone.
-func timed(t *testing.T, file string, intervals []time.Duration) (out []*played) {
+// playAtIntervals plays a recording at each of the scrape intervals at which one of its faults can be dated. Tests do not
+// share long ones.
+func playAtIntervals(t *testing.T, file string, intervals []time.Duration) (out []*played) {
 	t.Helper()
 	of := &played{name: filepath.Base(strings.TrimSuffix(file, ".tar.zst"))}
 	of.readTruth(t, file)

@@ -12,12 +12,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/history"
 )
 
-// A share of a window that begins in a fault is still bad when the fault is over. It fires until the
-// fault ends, and no more after the first whole interval without it.
+// TestWhatIsOverDoesNotFire holds that a fault that is a share of the window fires until it ends, and not after the first
+// whole interval without it, although the window still holds its end.
 func TestWhatIsOverDoesNotFire(t *testing.T) {
 	const before, during, after = 40, 6, 5 // scrapes
-	// What a counter grows by in a second: normally, in the fault, and between the two scrapes
-	// that the end of the fault lies between.
+	// The rates of a counter: normally, in the fault, and between the two scrapes around the end of the fault.
 	counter := func(series string, normal, fault, end float64) string {
 		return fmt.Sprintf("rate %s %gx%d,%gx%d,%gx1,%g\n", series, normal, before, fault, during, end, normal)
 	}
@@ -31,22 +30,24 @@ func TestWhatIsOverDoesNotFire(t *testing.T) {
 		"client-cancellations": counter(`vllm:request_success_total{model_name="m",engine="0",finished_reason="stop"}`, 2, 0.7, 1.6),
 	} {
 		t.Run(id, func(t *testing.T) {
-			c, err := history.Parse(nil, fmt.Sprintf("every 15s for %ds\nlike healthy\n%s", 15*(before+during+after), text))
+			c, err := history.Parse(nil, fmt.Sprintf("every 15s for %ds\nlike healthy\n%s", 15*(before+during+after),
+				text))
 			must.Succeed(t, err)
 			for k := 4; k < during+after; k++ {
 				c.At = time.Duration(before+k) * c.Every
 				d := diagnoseSeries(t, c)
 				i := slices.IndexFunc(d.Findings, func(f diagnose.Finding) bool { return f.Pathology.ID == id })
 				if fires := d.Findings[i].Status == diagnose.Firing; k != during && fires != (k < during) {
-					t.Errorf("%d scrapes after the one that saw the end: %s\n%s", k-during, d.Findings[i].Status, explain(d, d.Findings[i]))
+					t.Errorf("%d scrapes after the one that saw the end: %s\n%s", k-during, d.Findings[i].Status,
+						explain(d, d.Findings[i]))
 				}
 			}
 		})
 	}
 }
 
-// Nothing is over while its server cannot be read: a page that does not come after clients cancelled is no sign that they
-// stay.
+// TestNothingIsOverWhileScrapesFail holds that a fault does not end because scrapes fail: a missing page does not show
+// that clients stopped cancelling.
 func TestNothingIsOverWhileScrapesFail(t *testing.T) {
 	const before, during, after = 40, 3, 3 // scrapes
 	for name, tt := range map[string]struct{ lines, want, says string }{
@@ -57,7 +58,8 @@ func TestNothingIsOverWhileScrapesFail(t *testing.T) {
 			d := diagnoseText(t, fmt.Sprintf("every 15s for %ds\nlike healthy\n%srate vllm:request_success_total{model_name=\"m\",engine=\"0\",finished_reason=\"stop\"} 2x%d,1.3x%d,1.8x1,2\n",
 				15*(before+during+after), tt.lines, before, during))
 			if d.Verdict.ID != tt.want || !strings.Contains(d.Verdict.Summary, tt.says) {
-				t.Errorf("%s: %s, want %s\n%s", d.Verdict.ID, d.Verdict.Summary, tt.want, explain(d, finding(t, &d, "client-cancellations")))
+				t.Errorf("%s: %s, want %s\n%s", d.Verdict.ID, d.Verdict.Summary, tt.want,
+					explain(d, finding(t, &d, "client-cancellations")))
 			}
 		})
 	}

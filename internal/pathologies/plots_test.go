@@ -10,8 +10,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
 
-// What is plotted of every recording is what its verdict rests on, up to the moment that
-// was judged, and is bounded.
+// TestPlotsShowWhatTheVerdictRestsOn holds that plots show the evidence of the verdict, end at the moment that was judged,
+// and are bounded in size.
 func TestPlotsShowWhatTheVerdictRestsOn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("diagnoses every recording")
@@ -19,10 +19,10 @@ func TestPlotsShowWhatTheVerdictRestsOn(t *testing.T) {
 	for _, file := range files(t) {
 		p := play(t, file)
 		phase := p.truth.Phases[len(p.truth.Phases)-1]
-		end := p.lastScrape(t, time.UnixMilli(phase.ToMS)) // where what is counted ends, in plots too
+		end := p.lastScrape(t, time.UnixMilli(phase.ToMS)) // counts end there, in plots too
 		d := p.diagnose(t, end)
 		checkStory(t, p.name, &d)
-		d.Verdicts = slices.Clone(d.Verdicts) // those of the memory have none
+		d.Verdicts = slices.Clone(d.Verdicts) // the shared diagnosis must stay without plots
 		if err := d.Plot(t.Context(), p.store); err != nil {
 			t.Fatalf("%s: %v", p.name, err)
 		}
@@ -41,7 +41,7 @@ func TestPlotsShowWhatTheVerdictRestsOn(t *testing.T) {
 	}
 }
 
-// lastScrape is the time of the last scrape at or before a moment.
+// lastScrape returns the time of the last scrape at or before a moment.
 func (p *played) lastScrape(t *testing.T, at time.Time) time.Time {
 	t.Helper()
 	v, err := p.store.Query(t.Context(), "max(timestamp(up))", at)
@@ -63,11 +63,12 @@ func checkPlots(t *testing.T, name string, d *diagnose.Diagnosis, v *diagnose.Ve
 			if n > 162 || l.At[n-1].After(d.At) || l.At[0].Before(d.At.Add(-time.Hour-time.Second)) {
 				t.Errorf("%s, %s: %d points from %s to %s", name, p.Signal.Name, n, l.At[0], l.At[n-1])
 			}
-			if first := l.At[0]; !v.SinceAtLeast && !v.Since.IsZero() && first.After(v.Since) && p.Signal == indicator.Running {
+			if first := l.At[0]; !v.SinceAtLeast && !v.Since.IsZero() && first.After(v.Since) &&
+				p.Signal == indicator.Running {
 				t.Errorf("%s: the plot begins at %s, after the onset %s", name, first, v.Since)
 			}
 		}
-		// What is counted is counted over the window, and so ends where it was judged.
+		// Counts are over the window, and so end at the judged value.
 		last := p.Lines[0].Value[len(p.Lines[0].Value)-1]
 		if p.Signal.Sums() && p.Now.OK && (last < 0.9*p.Now.V-2 || last > 1.1*p.Now.V+2) {
 			t.Errorf("%s, %s: the last point is %.1f, and %.1f was judged", name, p.Signal.Name, last, p.Now.V)
@@ -81,7 +82,10 @@ func checkPlots(t *testing.T, name string, d *diagnose.Diagnosis, v *diagnose.Ve
 	for _, s := range f.Chain {
 		shown = append(shown, s.Evidence)
 	}
-	if len(v.Plots) > 0 && !slices.ContainsFunc(shown, func(e catalog.Evidence) bool { return e.Shown() && e.Signal == v.Plots[0].Signal }) {
+	if len(v.Plots) > 0 && !slices.ContainsFunc(shown, func(e catalog.Evidence) bool {
+		return e.Shown() &&
+			e.Signal == v.Plots[0].Signal
+	}) {
 		t.Errorf("%s: the first plot, of %s, is no evidence", name, v.Plots[0].Signal.Name)
 	}
 }

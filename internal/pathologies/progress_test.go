@@ -14,7 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/history"
 )
 
-// A timeline is a server that serves for some minutes, and then something happens: testdata/progress.yaml.
+// A timeline is a server that serves for some minutes, and what happens then: testdata/progress.yaml.
 type timeline struct {
 	Name, Lines   string
 	Every         []time.Duration
@@ -22,7 +22,7 @@ type timeline struct {
 	Want, Never   string
 }
 
-// text is a timeline's history at a scrape interval.
+// text returns the timeline as a history at a scrape interval.
 func (sc *timeline) text(every time.Duration, blocks map[string]string) string {
 	n, m, k := int(sc.Before/every), int(sc.After/every), int(time.Minute/every)
 	lines := sc.Lines
@@ -34,8 +34,8 @@ func (sc *timeline) text(every time.Duration, blocks map[string]string) string {
 	return sums(r.Replace(fmt.Sprintf("every %s for %s\nlike healthy\n%s", every, time.Duration(n+m)*every, lines)))
 }
 
-// TestProgress holds hangs and outages against what looks like them, from a scrape a
-// second and from those of production.
+// TestProgress tells hangs and outages from what looks like them, at scrape intervals from a second to those of
+// production.
 func TestProgress(t *testing.T) {
 	text, err := os.ReadFile("testdata/progress.yaml")
 	must.Succeed(t, err)

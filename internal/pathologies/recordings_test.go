@@ -32,7 +32,7 @@ var update = flag.Bool("update", false, "rewrite the golden files and docs/lab/a
 
 const recordings = "../../testdata/recordings"
 
-// truth is what was done to a recorded server: testdata/recordings/README.md.
+// truth describes what was done to a recorded server: testdata/recordings/README.md.
 type truth struct {
 	Verdict string
 	Accept  []string
@@ -40,7 +40,7 @@ type truth struct {
 		Name    string
 		FromMS  int64 `json:"from_unix_ms"`
 		ToMS    int64 `json:"to_unix_ms"`
-		OnsetMS int64 `json:"onset_unix_ms"` // when the fault was there, where that is later
+		OnsetMS int64 `json:"onset_unix_ms"` // when the fault began, if later than the phase
 		Verdict string
 		Accept  []string
 	}
@@ -52,9 +52,8 @@ func (tr *truth) onset(phase int) time.Time {
 	return time.UnixMilli(max(p.FromMS, p.OnsetMS))
 }
 
-// accepted returns the verdicts that are honest at the end of a phase. The recording's own
-// verdict is that of its last phase in which the fault is there; while a fault grows both
-// are honest.
+// accepted returns the verdicts that are right at the end of a phase. The recording's own verdict is that of the last
+// phase with the fault; while the fault grows, healthy is right as well.
 func (tr *truth) accepted(phase int) []string {
 	p := tr.Phases[phase]
 	all := []string{diagnose.Healthy, diagnose.Idle}
@@ -75,7 +74,7 @@ func (tr *truth) accepted(phase int) []string {
 	return once
 }
 
-// verdicts returns the names in the recording's own verdict, which remarks may follow.
+// verdicts returns the names in the recording's own verdict, without the remarks after them.
 func (tr *truth) verdicts() []string {
 	names, _, _ := strings.Cut(tr.Verdict, ";")
 	names, _, _ = strings.Cut(names, " (")
@@ -103,13 +102,13 @@ type played struct {
 	created time.Time
 	// interval is the time between two scrapes; zero is a second.
 	interval time.Duration
-	// memory holds the diagnoses of a recording that tests share, and nil else.
+	// memory holds the diagnoses of a shared recording; nil if it is not shared.
 	memory map[time.Time]diagnose.Diagnosis
 	mu     sync.Mutex
 }
 
-// shared are the recordings that tests share, by file and by the step that they were thinned
-// to, 0 for all their scrapes. One pass over a file loads them all.
+// shared holds the recordings that tests share, by file and thinning step, 0 for all scrapes. One pass over a file loads
+// all of its steps.
 var shared struct {
 	sync.Mutex
 	files map[string]*sharedFile
@@ -120,13 +119,13 @@ type sharedFile struct {
 	by map[time.Duration]*played
 }
 
-// sharedSteps are those of shared recordings.
+// sharedSteps are the thinning steps of shared recordings.
 var sharedSteps = []time.Duration{0, 15 * time.Second}
 
-// play loads a recording and its truth, once for all tests, which add nothing to its store.
+// play loads a recording and its truth, once for all tests. They must not write to its store.
 func play(t *testing.T, file string) *played { return playThinned(t, file, 0) }
 
-// playThinned is play of what a slower scrape would have seen.
+// playThinned is play with the scrapes of a slower scrape interval.
 func playThinned(t *testing.T, file string, step time.Duration) *played {
 	t.Helper()
 	if !slices.Contains(sharedSteps, step) {
@@ -184,13 +183,14 @@ func (p *played) diagnose(t *testing.T, at time.Time) diagnose.Diagnosis {
 	return d
 }
 
-// watched diagnoses as a monitor does, which remembers.
+// watched diagnoses as a monitor does, with the memory of earlier diagnoses.
 func (p *played) watched(t *testing.T, at time.Time, m *diagnose.Memory) diagnose.Diagnosis {
 	t.Helper()
-	return run(t, p.store, diagnose.Options{At: at, First: p.first, Created: p.created, Interval: max(p.interval, time.Second), Every: true, Memory: m})
+	return run(t, p.store, diagnose.Options{At: at, First: p.first, Created: p.created,
+		Interval: max(p.interval, time.Second), Every: true, Memory: m})
 }
 
-// run diagnoses by the whole catalogue, unless the options have one of their own.
+// run diagnoses with the whole catalogue, unless the options have another one.
 func run(t testing.TB, q metrics.Querier, o diagnose.Options) diagnose.Diagnosis {
 	t.Helper()
 	if o.Pathologies == nil {
@@ -203,7 +203,7 @@ func run(t testing.TB, q metrics.Querier, o diagnose.Options) diagnose.Diagnosis
 	return d
 }
 
-// take scrapes a page; none is a scrape that failed.
+// take appends a scrape's page; an empty page is a failed scrape.
 func (p *played) take(target embedded.Target, at time.Time, page []byte, took time.Duration) (err error) {
 	if p.first.IsZero() {
 		p.first = at
@@ -215,7 +215,7 @@ func (p *played) take(target embedded.Target, at time.Time, page []byte, took ti
 	return err
 }
 
-// tellBirths notes when the first of the counters began.
+// tellBirths notes when the first counter was created.
 func (p *played) tellBirths() {
 	for _, target := range p.store.Targets() {
 		if at, ok := p.store.FirstCreated(target); ok && (p.created.IsZero() || at.Before(p.created)) {
@@ -234,9 +234,8 @@ func ownFiles(t *testing.T) []string {
 	return own
 }
 
-// kinds lists one recording of the repository for each course of what was wrong, such as healthy
-// and then saturated, and in a full measurement all of them: for what holds of every recording by
-// the same code.
+// kinds lists one recording for each sequence of verdicts, such as healthy and then saturation, for tests of code that
+// treats all recordings alike. A full measurement takes all.
 func kinds(t *testing.T) []string {
 	t.Helper()
 	if accuracyIsFull() {
@@ -256,7 +255,7 @@ func kinds(t *testing.T) []string {
 	})
 }
 
-// files lists the recordings of the repository, and in a full measurement those that lie beside it.
+// files lists the recordings of the repository, and in a full measurement those beside it.
 func files(t *testing.T) []string {
 	t.Helper()
 	list := ownFiles(t)
@@ -266,7 +265,7 @@ func files(t *testing.T) []string {
 	return list
 }
 
-// filesBeside lists the recordings that lie beside the repository.
+// filesBeside lists the recordings in the folder shared beside the repository.
 func filesBeside(t *testing.T) []string {
 	t.Helper()
 	root := os.Getenv("SIXTY_SHARED")
@@ -278,21 +277,21 @@ func filesBeside(t *testing.T) []string {
 	return list
 }
 
-// What is promised of the verdicts, over all recordings together.
+// The goals of verdicts, over all recordings together.
 const (
-	minRight = 0.95 // right at the end of a phase
-	minEarly = 0.80 // of the sick phases, right within earlyBy of their beginning
+	minRight = 0.95 // the share of phases whose verdict is right at the end
+	minEarly = 0.80 // the share of sick phases whose verdict is right within earlyBy of the beginning
 	earlyBy  = 15 * time.Second
-	// mostOthers is the share of quiet moments at which other recordings, some of which were
-	// made on a busy machine, may be called ill.
+	// mostOthers is the largest share of false alarms at quiet moments of other recordings, some of which were made on
+	// a busy machine.
 	mostOthers = 0.05
 )
 
 // A tally counts how often the verdicts of some recordings were right.
 type tally struct {
-	right, phases   int // at the end of a phase
-	early, sick     int // within earlyBy of the beginning of a sick phase
-	alarms, moments int // all through quiet phases
+	right, phases   int // phases that are right at their end, and all
+	early, sick     int // sick phases that are right within earlyBy, and all
+	alarms, moments int // false alarms, and all moments of quiet phases
 	wrong           []string
 }
 
@@ -301,9 +300,8 @@ func (c tally) String() string {
 		c.right, c.phases, earlyBy, c.early, c.sick, c.alarms, c.moments)
 }
 
-// TestVerdicts diagnoses every recording at the end of each of its phases,
-// looks for the moment at which a fault is first named, and for false alarms
-// all through the healthy phases. The page in docs has the repository's own.
+// TestVerdicts diagnoses every recording at the end of each phase, finds the moment at which each fault is first named,
+// and counts false alarms in healthy phases. docs/lab/accuracy.md has the results of the repository's own recordings.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	var table bytes.Buffer
@@ -373,11 +371,11 @@ func (p *played) score(t *testing.T, i int, c *tally) string {
 			c.early++
 		}
 	}
-	return fmt.Sprintf("| %s | %s | %s | %s | %.2f | %s |\n", p.name, phase.Name, strings.Join(want, " or "), got.ID, got.Confidence, when)
+	return fmt.Sprintf("| %s | %s | %s | %s | %.2f | %s |\n", p.name, phase.Name, strings.Join(want, " or "), got.ID,
+		got.Confidence, when)
 }
 
-// firstRight returns how long after the beginning of a phase its verdict is
-// first given.
+// firstRight returns how long after the beginning of a phase its verdict is first given.
 func (p *played) firstRight(t *testing.T, phase int, want []string) (time.Duration, bool) {
 	from, to := p.truth.Phases[phase].FromMS, p.truth.Phases[phase].ToMS
 	for ms := from + 3000; ms <= to; ms += 3000 {
@@ -388,14 +386,15 @@ func (p *played) firstRight(t *testing.T, phase int, want []string) (time.Durati
 	return 0, false
 }
 
-// falseAlarms diagnoses a quiet phase every five seconds, from twenty seconds
-// on: what came before it may still be in the window until then.
+// falseAlarms diagnoses a quiet phase every five seconds, from twenty seconds on: until then the phase before may still
+// be in the window.
 func (p *played) falseAlarms(t *testing.T, phase int, want []string) (moments int, alarms []string) {
 	from, to := p.truth.Phases[phase].FromMS, p.truth.Phases[phase].ToMS
 	for ms := from + 20000; ms <= to; ms += 5000 {
 		moments++
 		if got := p.diagnose(t, time.UnixMilli(ms)).Verdict.ID; !quiet(got) && !slices.Contains(want, got) {
-			alarms = append(alarms, fmt.Sprintf("%s, %d s into phase %s: %s", p.name, (ms-from)/1000, p.truth.Phases[phase].Name, got))
+			alarms = append(alarms, fmt.Sprintf("%s, %d s into phase %s: %s", p.name, (ms-from)/1000,
+				p.truth.Phases[phase].Name, got))
 		}
 	}
 	return moments, alarms
@@ -405,7 +404,8 @@ func (p *played) falseAlarms(t *testing.T, phase int, want []string) (moments in
 func writeAccuracy(t *testing.T, verdicts, summary string) {
 	t.Helper()
 	parts := map[string]string{"Verdicts": verdicts, "Summary": summary}
-	for name, file := range map[string]string{"Sparse": sparseTable, "Since": sinceTable, "Names": namesTable, "Incidents": incidentsTable} {
+	for name, file := range map[string]string{"Sparse": sparseTable, "Since": sinceTable, "Names": namesTable,
+		"Incidents": incidentsTable} {
 		parts[name] = string(must.ReadFile(t, file))
 	}
 	page, err := template.ParseFiles("testdata/accuracy.md.tmpl")
@@ -415,7 +415,7 @@ func writeAccuracy(t *testing.T, verdicts, summary string) {
 	must.Succeed(t, os.WriteFile("../../docs/lab/accuracy.md", out.Bytes(), 0o644))
 }
 
-// TestMatrix holds all pathologies × all recordings of the repository: a check
+// TestMatrix compares the findings of all pathologies on all recordings of the repository with a golden file: a pathology
 // that begins to fire on an old recording shows in the diff.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
@@ -449,9 +449,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// TestConditionsAgreeWithPromQL compiles every condition to PromQL and compares
-// what that returns with what the evaluation of the snapshot said, on every
-// recording: an alert and a diagnosis never disagree.
+// TestConditionsAgreeWithPromQL compiles every condition to PromQL and compares its result with the evaluation of the
+// snapshot, on recordings: an alert and a diagnosis must never disagree.
 func TestConditionsAgreeWithPromQL(t *testing.T) {
 	t.Parallel()
 	compared, fired := 0, 0
@@ -489,7 +488,8 @@ func TestConditionsAgreeWithPromQL(t *testing.T) {
 				compared++
 				fired += len(want)
 				if !slices.Equal(got, want) {
-					t.Errorf("%s/%s: %s: PromQL fires on %v, the diagnosis on %v", p.name, phase.Name, f.Pathology.ID, got, want)
+					t.Errorf("%s/%s: %s: PromQL fires on %v, the diagnosis on %v", p.name, phase.Name, f.Pathology.ID,
+						got, want)
 				}
 			}
 		}
@@ -497,7 +497,7 @@ func TestConditionsAgreeWithPromQL(t *testing.T) {
 	t.Logf("%d conditions compared, %d of them fired", compared, fired)
 }
 
-// compilation asks the store for exactly the spans of one target that a diagnosis looked at.
+// compilation compiles conditions over exactly the spans of one target that a diagnosis used.
 func (p *played) compilation(d diagnose.Diagnosis, target int) catalog.Compilation {
 	dia, span := d.Targets[target].Dialect, d.Spans[target]
 	past := min(d.At.Sub(p.first), time.Hour)
@@ -511,7 +511,8 @@ func (p *played) compilation(d diagnose.Diagnosis, target int) catalog.Compilati
 				return never, nil
 			}
 			rw := dia.Rewriting()
-			rw.Window, rw.Short, rw.Past = span.Window.Length(), 10*time.Second+time.Millisecond, max(past, 10*time.Second)
+			rw.Window, rw.Short, rw.Past = span.Window.Length(), 10*time.Second+time.Millisecond, max(past,
+				10*time.Second)
 			if baseline {
 				rw.Window, rw.Offset = span.Baseline.Length(), span.Window.To.Sub(span.Baseline.To)
 			}

@@ -17,9 +17,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// TestRefineSurvivesAnyReading checks that no explanation divides by what is
-// unknown, and that each says something (refineOf looks for NaN and
-// Inf in the text).
+// TestRefineSurvivesAnyReading holds that no explanation divides by an unknown number, and that each has a text. refineOf
+// looks for NaN and Inf in it.
 func TestRefineSurvivesAnyReading(t *testing.T) {
 	all := func(v float64) literalReadings {
 		r := literalReadings{}
@@ -73,8 +72,7 @@ func TestRefineSurvivesAnyReading(t *testing.T) {
 	}
 }
 
-// A refineCase is what a pathology's Refine says, and never says, of readings by the names of
-// their signals and of a server's arguments.
+// A refineCase is what a pathology's Refine says, and never says, for readings by signal name and a server's arguments.
 type refineCase struct {
 	Case        string
 	Now, Normal map[string]float64
@@ -95,7 +93,7 @@ func readings(t *testing.T, by map[string]float64) literalReadings {
 		}
 	}
 	if len(out) < len(by) {
-		t.Errorf("%v names signals that there are not", by)
+		t.Errorf("%v names signals that do not exist", by)
 	}
 	return out
 }
@@ -108,7 +106,7 @@ func TestRefine(t *testing.T) {
 			continue
 		}
 		var file struct {
-			Readings map[string]any // which cases build upon
+			Readings map[string]any // YAML anchors that cases share
 			Cases    []refineCase
 		}
 		d := yaml.NewDecoder(bytes.NewReader(text))
@@ -135,16 +133,18 @@ func TestRefine(t *testing.T) {
 	}
 }
 
-// Without a prediction what cannot hurt comes first: more memory before fewer seats for
-// clients that queue already, and an override before everything.
+// TestWhatCannotHurtComesFirst holds that, without a prediction, more memory comes before a smaller batch while clients
+// queue, and the removal of an override before everything.
 func TestWhatCannotHurtComesFirst(t *testing.T) {
-	view := literalView{Present: literalReadings{indicator.Running: 10, indicator.RunningPeak: 16, indicator.Waiting: 6, indicator.WaitingFloor: 4, indicator.PromptTokens: 300, indicator.OutputTokens: 200, indicator.KVUsage: 0.93}}
+	view := literalView{Present: literalReadings{indicator.Running: 10, indicator.RunningPeak: 16, indicator.Waiting: 6,
+		indicator.WaitingFloor: 4, indicator.PromptTokens: 300, indicator.OutputTokens: 200, indicator.KVUsage: 0.93}}
 	for args, first := range map[string]string{
 		"":                               "Use an FP8 KV cache",
 		" --kv-cache-dtype fp8":          "Raise --gpu-memory-utilization",
 		" --num-gpu-blocks-override 200": "Remove --num-gpu-blocks-override",
 	} {
-		p := refineOf(t, byID("kv-cache-thrashing"), view, "--num-gpu-blocks 200 --block-size 16 --max-num-seqs 64 --gpu-memory-utilization 0.9"+args)
+		p := refineOf(t, byID("kv-cache-thrashing"), view,
+			"--num-gpu-blocks 200 --block-size 16 --max-num-seqs 64 --gpu-memory-utilization 0.9"+args)
 		if !strings.HasPrefix(p.Fixes[0].Summary, first) {
 			t.Errorf("%s: first %q, want %q", args, p.Fixes[0].Summary, first)
 		}
@@ -158,7 +158,7 @@ func TestWhatCannotHurtComesFirst(t *testing.T) {
 	}
 }
 
-// beyond is a view on prompts that are longer than the histogram can tell.
+// beyond is a view in which the longest prompts are beyond the histogram's last bound.
 type beyond struct{ catalog.View }
 
 func (v beyond) Now(s *indicator.Signal) indicator.Value {
@@ -172,12 +172,14 @@ func TestPromptsBeyondTheLastBucketAreLongerThanItsBound(t *testing.T) {
 		indicator.PromptTokensP99: 2000, indicator.PromptTail: 20, indicator.PrefillTimePerToken: 0.0005, indicator.TTFTP95: 3,
 	}}}
 	got := textOf(refineOf(t, byID("prefill-starvation"), v, ""))
-	if strings.Contains(got, "up to 2000") || !strings.Contains(got, "Prompts of over 2000 tokens, over 20× the usual length") || !strings.Contains(got, "= 1 s or more") {
+	if strings.Contains(got, "up to 2000") ||
+		!strings.Contains(got, "Prompts of over 2000 tokens, over 20× the usual length") ||
+		!strings.Contains(got, "= 1 s or more") {
 		t.Error(got)
 	}
 }
 
-// TestCrowdedRanksAreNamed: where the queue is on some data-parallel ranks alone, the summary says on which.
+// TestCrowdedRanksAreNamed holds that the summary names the data-parallel ranks with the queue, if only some have one.
 func TestCrowdedRanksAreNamed(t *testing.T) {
 	text := "every 1s for 120s\nlike healthy\nvllm:num_requests_waiting{model_name=\"m\",engine=\"0\"} 0x119\n"
 	for rank, waits := range []int{1, 117, 108, 0} {

@@ -24,8 +24,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// TestEveryAlertFiresAndStaysSilent plays the cases of every pathology, told slowly, against the
-// usual rules.
+// TestEveryAlertFiresAndStaysSilent evaluates the usual rules on the cases of every pathology, at the usual scrape
+// interval.
 func TestEveryAlertFiresAndStaysSilent(t *testing.T) {
 	cfg := usualRules(t, generate.UsualInterval, "vllm-v1", "dcgm", string(dialect.Gateway))
 	rules, err := generate.NewRules(cfg)
@@ -37,15 +37,15 @@ func TestEveryAlertFiresAndStaysSilent(t *testing.T) {
 			for name, want := range map[string]bool{"fires": true, "nearmiss": false} {
 				c := openSlowly(t, p, name)
 				if firesOn(t, rules.Groups(), alert, c, generate.CaseEvaluation, want) != want {
-					t.Errorf("%s: the alert does not do what the case says", name)
+					t.Errorf("%s: want firing %v", name, want)
 				}
 			}
 		})
 	}
 }
 
-// TestAServerHasItsOwnEnginesAlert has a deployment of two engines. A dead vLLM server raises the alert named after
-// vLLM, and no other.
+// TestAServerHasItsOwnEnginesAlert holds that, in a deployment of two engines, a dead vLLM server raises the alert named
+// after vLLM, and no other.
 func TestAServerHasItsOwnEnginesAlert(t *testing.T) {
 	cfg := usualRules(t, generate.UsualInterval, "vllm-v1", "sglang")
 	rules, err := generate.NewRules(cfg)
@@ -59,7 +59,7 @@ func TestAServerHasItsOwnEnginesAlert(t *testing.T) {
 	}
 }
 
-// openSlowly reads a case and tells it at the pace at which servers are scraped.
+// openSlowly reads a case and stretches it to the usual scrape interval.
 func openSlowly(t *testing.T, p *catalog.Pathology, name string) *history.Case {
 	t.Helper()
 	c, err := generate.OpenCase(os.DirFS(strings.ReplaceAll(p.ID, "-", "")+"/testdata"), name)
@@ -67,7 +67,7 @@ func openSlowly(t *testing.T, p *catalog.Pathology, name string) *history.Case {
 	return c
 }
 
-// usualRules are those of all alerts for servers of some dialects.
+// usualRules returns the configuration of all alerts for servers of some dialects.
 func usualRules(t *testing.T, interval time.Duration, ids ...string) generate.RulesConfig {
 	t.Helper()
 	cfg := generate.RulesConfig{
@@ -83,7 +83,7 @@ func usualRules(t *testing.T, interval time.Duration, ids ...string) generate.Ru
 	return cfg
 }
 
-// firesOn evaluates an alert over a case and reports whether it fires, at some time or at the end.
+// firesOn evaluates an alert on a case, and reports whether it fires at the end, or at any time.
 func firesOn(
 	t *testing.T, groups []rulefmt.RuleGroup, alert string, c *history.Case, evaluation time.Duration, atSomeTime bool,
 ) bool {
@@ -120,16 +120,16 @@ func firesOn(
 	return fires
 }
 
-// scrapeCase appends series of a case to a store, from a time on. It stops after each scrape, or
-// after the first error.
+// scrapeCase appends series of a case to a store, from a time on. It yields the time of each scrape, and ends with the
+// first error.
 func scrapeCase(
 	store *embedded.Store, c *history.Case, series map[string][]history.Series, begin time.Time,
 	target func(instance string) embedded.Target,
 ) iter.Seq2[time.Time, error] {
 	return func(yield func(time.Time, error) bool) {
-		pages := map[string]pages{}
+		pages := map[string]exposition{}
 		for instance, all := range series {
-			pages[instance] = newPages(all)
+			pages[instance] = newExposition(all)
 		}
 		for i := range c.Scrapes {
 			at := begin.Add(time.Duration(i) * c.Every)
@@ -161,30 +161,29 @@ func scrapeCase(
 	}
 }
 
-// pages hold the scrapes of a target in Prometheus' text format.
-type pages []pageLine
+// An exposition renders the pages of one target in Prometheus' text format.
+type exposition []exposedSeries
 
-// A pageLine is a series on a page.
-type pageLine struct {
+type exposedSeries struct {
 	series string
-	values []float64
+	values []float64 // by scrape
 }
 
-// newPages arranges series as pages, on which those that the scraper itself records are not.
-func newPages(all []history.Series) (p pages) {
+// newExposition returns the exposition of series, without those that the scraper itself records.
+func newExposition(all []history.Series) (e exposition) {
 	for _, s := range all {
 		if s.Name() != history.Up && s.Name() != history.Took {
 			rest := labels.NewBuilder(s.Labels).Del(labels.MetricName).Labels()
-			p = append(p, pageLine{s.Name() + rest.String() + " ", s.Values})
+			e = append(e, exposedSeries{s.Name() + rest.String() + " ", s.Values})
 		}
 	}
-	return p
+	return e
 }
 
 // at returns the page of one scrape.
-func (p pages) at(scrape int) []byte {
+func (e exposition) at(scrape int) []byte {
 	var b []byte
-	for _, l := range p {
+	for _, l := range e {
 		if v := l.values[scrape]; !math.IsNaN(v) {
 			b = append(strconv.AppendFloat(append(b, l.series...), v, 'g', -1, 64), '\n')
 		}

@@ -18,9 +18,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
-// A production Prometheus scrapes every 15 or 30 s, and the recordings hold one scrape
-// a second. thin keeps one page of every step, as a slower scrape would have seen it;
-// the offset says where on the grid the first one falls. The store is the test's own.
+// thin plays one scrape of every step of a recording, as a Prometheus server that scrapes every 15 or 30 s would see it:
+// recordings hold one scrape a second. The offset is where the grid of steps begins. The store is the test's own.
 func thin(t *testing.T, file string, step, offset time.Duration) *played {
 	t.Helper()
 	p := load(t, file, everyStep(step, offset))[0]
@@ -29,7 +28,7 @@ func thin(t *testing.T, file string, step, offset time.Duration) *played {
 	return p
 }
 
-// everyStep keeps the first scrape of each step of a target, or all where the step is 0.
+// everyStep keeps the first scrape of each step of a target, or all if the step is 0.
 func everyStep(step, offset time.Duration) func(recording.Scrape) bool {
 	slots := map[string]int64{}
 	return func(sc recording.Scrape) bool {
@@ -43,8 +42,8 @@ func everyStep(step, offset time.Duration) func(recording.Scrape) bool {
 	}
 }
 
-// load plays, in one pass over a recording, those of its scrapes that each of some functions
-// keeps. The caller closes the stores.
+// load plays a recording once for each function, with the scrapes that the function keeps, in one pass over the file. The
+// caller closes the stores.
 func load(t *testing.T, file string, keep ...func(recording.Scrape) bool) []*played {
 	t.Helper()
 	rec, err := recording.Open(t.Context(), file)
@@ -89,8 +88,8 @@ func (p *played) readTruth(t *testing.T, file string) {
 	}
 }
 
-// A goal is what a scrape interval must give: how long after the onset of a fault what
-// share of them is named. A zero after means the end of the phase.
+// A goal is the share of faults that must be named some time after their onset, at a scrape interval. A zero after means
+// the end of the phase.
 type goal struct {
 	interval, after time.Duration
 	share           float64
@@ -109,32 +108,34 @@ var goals = []goal{
 	{60 * time.Second, 180 * time.Second, 0.85},
 }
 
-// A sparse tally counts verdicts at one interval.
+// A sparse tally counts verdicts at one scrape interval.
 type sparse struct {
 	right, of       map[time.Duration]int // by time after the onset
 	alarms, moments int
-	well, sick      int // moments of a fault, and those at which it was called healthy or idle
-	unsure          int // healthy moments at which nothing certain was said
+	well, sick      int // moments of a fault with the verdict healthy or idle, and all
+	unsure          int // healthy moments whose verdict is insufficient-data or not-certain
 	wrong           []string
 }
 
-// judge judges one thinned recording: every fault at the times of the goals, and every
-// healthy phase all through, from the time on at which what came before it has left
-// the last two scrapes.
+// judge judges one thinned recording: every fault at the times of the goals, and healthy phases throughout, once the
+// last two scrapes are of that phase.
 func (c *sparse) judge(t *testing.T, p *played) {
 	for i, phase := range p.truth.Phases {
 		want := p.truth.accepted(i)
 		from, to := time.UnixMilli(phase.FromMS), time.UnixMilli(phase.ToMS)
 		if quiet(want[0]) {
-			for at := from.Add(max(20*time.Second, 2*p.interval)); !at.After(to); at = at.Add(max(5*time.Second, p.interval/2)) {
+			for at := from.Add(max(20*time.Second, 2*p.interval)); !at.After(to); at = at.Add(max(5*time.Second,
+				p.interval/2)) {
 				c.moments++
 				d := p.diagnose(t, at)
 				if got := d.Verdict.ID; got == diagnose.InsufficientData || got == diagnose.NotCertain {
 					c.unsure++
-					c.wrong = append(c.wrong, fmt.Sprintf("every %s: %s, %s + %s: unsure: %s", p.interval, p.name, phase.Name, at.Sub(from), d.Verdict.Summary))
+					c.wrong = append(c.wrong, fmt.Sprintf("every %s: %s, %s + %s: unsure: %s", p.interval, p.name,
+						phase.Name, at.Sub(from), d.Verdict.Summary))
 				} else if !quiet(got) && !slices.Contains(want, got) {
 					c.alarms++
-					c.wrong = append(c.wrong, fmt.Sprintf("every %s: %s, %s + %s: false alarm %s: %s", p.interval, p.name, phase.Name, at.Sub(from), got, d.Verdict.Summary))
+					c.wrong = append(c.wrong, fmt.Sprintf("every %s: %s, %s + %s: false alarm %s: %s", p.interval,
+						p.name, phase.Name, at.Sub(from), got, d.Verdict.Summary))
 				}
 			}
 			continue
@@ -162,28 +163,28 @@ func (c *sparse) judge(t *testing.T, p *played) {
 	}
 }
 
-// judgeWell counts the moments of a fault, from half a minute and two scrapes after its onset on,
-// at which nothing is said to be wrong.
+// judgeWell counts the moments at which a fault is called healthy or idle, from half a minute and two scrapes after its
+// onset on.
 func (c *sparse) judgeWell(t *testing.T, p *played, phase string, onset, to time.Time) {
 	for at := onset.Add(30*time.Second + 2*p.interval); !at.After(to); at = at.Add(max(5*time.Second, p.interval/2)) {
 		c.sick++
 		if d := p.diagnose(t, at); quiet(d.Verdict.ID) {
 			c.well++
-			c.wrong = append(c.wrong, fmt.Sprintf("every %s: %s, %s + %s: called %s: %s", p.interval, p.name, phase, at.Sub(onset), d.Verdict.ID, d.Verdict.Summary))
+			c.wrong = append(c.wrong, fmt.Sprintf("every %s: %s, %s + %s: called %s: %s", p.interval, p.name, phase,
+				at.Sub(onset), d.Verdict.ID, d.Verdict.Summary))
 		}
 	}
 }
 
-// Where the full measurement is made: SIXTY_ACCURACY=full judges at every interval and
-// several phases of the scrape grid; SIXTY_RECORDINGS names further recordings.
+// accuracyIsFull reports whether SIXTY_ACCURACY=full asks for the full measurement, at every interval and several phases
+// of the scrape grid.
 func accuracyIsFull() bool { return os.Getenv("SIXTY_ACCURACY") == "full" }
 
-// moreFiles lists the recordings of the repository, those beside it, in a full
-// measurement the long ones, and the further ones.
+// moreFiles lists the recordings of files, in a full measurement the long ones, and those that SIXTY_RECORDINGS names.
 func moreFiles(t *testing.T) []string {
 	t.Helper()
 	list := files(t)
-	if accuracyIsFull() { // minutes of each phase: what a minute's interval needs
+	if accuracyIsFull() { // phases of minutes, for scrapes once a minute
 		long, err := filepath.Glob(recordings + "/long/*.tar.zst")
 		must.Succeed(t, err)
 		list = append(list, long...)
@@ -196,19 +197,19 @@ func moreFiles(t *testing.T) []string {
 	return list
 }
 
-// missing is by how much the full measurement, which holds recordings that nothing was
-// adjusted to, may miss a goal before the test fails; the page shows it in any case.
+// missing is how far the full measurement may miss a goal before the test fails: it has recordings that no threshold was
+// adjusted to. The page shows every result.
 const missing = 0.02
 
-// mostAlarms is the share of healthy moments at which a verdict may be wrong.
+// mostAlarms is the largest share of false alarms at healthy moments.
 const mostAlarms = 0.01
 
-// TestSparse thins every recording to the intervals of production and judges the same
-// faults as TestVerdicts does.
+// TestSparse judges the faults of TestVerdicts on recordings that are thinned to the scrape intervals of production.
 func TestSparse(t *testing.T) {
 	intervals, phases := []time.Duration{15 * time.Second, 30 * time.Second}, 1
 	if accuracyIsFull() {
-		intervals, phases = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}, 4
+		intervals, phases = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second,
+			time.Minute}, 4
 	}
 	list := moreFiles(t)
 	var mu sync.Mutex
@@ -244,7 +245,7 @@ func TestSparse(t *testing.T) {
 	var table bytes.Buffer
 	for _, interval := range intervals {
 		own, others := tallies[true][interval], tallies[false][interval]
-		if own == nil { // not asked for
+		if own == nil { // no test of it ran
 			own = &sparse{}
 		}
 		for _, c := range []*sparse{own, others} {
@@ -260,7 +261,8 @@ func TestSparse(t *testing.T) {
 				continue
 			}
 			if others != nil && others.of[g.after] > 0 {
-				t.Logf("others, every %s, %s after the onset: %d of %d right", interval, g.after, others.right[g.after], others.of[g.after])
+				t.Logf("others, every %s, %s after the onset: %d of %d right", interval, g.after, others.right[g.after],
+					others.of[g.after])
 			}
 			if own.of[g.after] == 0 {
 				continue
@@ -270,17 +272,22 @@ func TestSparse(t *testing.T) {
 				after = fmt.Sprintf("%.0f s after its onset", g.after.Seconds())
 			}
 			share := float64(own.right[g.after]) / float64(own.of[g.after])
-			fmt.Fprintf(&table, "| %.0f s | %s | %d of %d | %.0f %% | %.0f %% |\n", interval.Seconds(), after, own.right[g.after], own.of[g.after], 100*share, 100*g.share)
+			fmt.Fprintf(&table, "| %.0f s | %s | %d of %d | %.0f %% | %.0f %% |\n", interval.Seconds(), after,
+				own.right[g.after], own.of[g.after], 100*share, 100*g.share)
 			if least := g.share; own.of[g.after] >= 20 && share < least-missing {
-				t.Errorf("every %s, %s: %d of %d right, want %.0f %%", interval, after, own.right[g.after], own.of[g.after], 100*g.share)
+				t.Errorf("every %s, %s: %d of %d right, want %.0f %%", interval, after, own.right[g.after],
+					own.of[g.after], 100*g.share)
 			}
 		}
 		if float64(own.alarms) > mostAlarms*float64(own.moments) {
 			t.Errorf("every %s: %d false alarms at %d healthy moments", interval, own.alarms, own.moments)
 		}
-		fmt.Fprintf(&table, "| %.0f s | at healthy moments | %d false alarms of %d | | 0 |\n", interval.Seconds(), own.alarms, own.moments)
-		fmt.Fprintf(&table, "| %.0f s | at healthy moments, nothing certain said | %d of %d | %.1f %% | 3 %% |\n", interval.Seconds(), own.unsure, own.moments, percent(own.unsure, own.moments))
-		fmt.Fprintf(&table, "| %.0f s | sick, called healthy or idle | %d of %d | %.1f %% | 2 %% |\n", interval.Seconds(), own.well, own.sick, percent(own.well, own.sick))
+		fmt.Fprintf(&table, "| %.0f s | at healthy moments | %d false alarms of %d | | 0 |\n", interval.Seconds(),
+			own.alarms, own.moments)
+		fmt.Fprintf(&table, "| %.0f s | at healthy moments, nothing certain said | %d of %d | %.1f %% | 3 %% |\n",
+			interval.Seconds(), own.unsure, own.moments, percent(own.unsure, own.moments))
+		fmt.Fprintf(&table, "| %.0f s | sick, called healthy or idle | %d of %d | %.1f %% | 2 %% |\n",
+			interval.Seconds(), own.well, own.sick, percent(own.well, own.sick))
 		if others != nil {
 			t.Logf("others, every %s: %d false alarms at %d healthy moments, nothing certain at %d; sick called well at %d of %d", interval, others.alarms, others.moments, others.unsure, others.well, others.sick)
 		}

@@ -29,7 +29,7 @@ func TestRunbooksKeepTheStepsThatPeopleKnow(t *testing.T) {
 	}
 }
 
-// held reports whether one paragraph, item or row has all words.
+// held reports whether one paragraph, list item or table row has all words.
 func held(page string, words []string) bool {
 	var paragraph strings.Builder
 	all := func() bool {
@@ -42,7 +42,8 @@ func held(page string, words []string) bool {
 	}
 	for line := range strings.Lines(page) {
 		text := strings.TrimSpace(line)
-		begins := text == "" || strings.HasPrefix(text, "- ") || strings.HasPrefix(text, "|") || len(text) > 2 && text[0] >= '0' && text[0] <= '9' && text[1] == '.'
+		begins := text == "" || strings.HasPrefix(text, "- ") || strings.HasPrefix(text, "|") || len(text) > 2 &&
+			text[0] >= '0' && text[0] <= '9' && text[1] == '.'
 		if begins && !strings.HasPrefix(text, "```") {
 			if all() {
 				return true

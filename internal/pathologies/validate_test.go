@@ -27,7 +27,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// TestNothingIsLeftToDo finds what the scaffold wrote and nobody replaced.
+// TestNothingIsLeftToDo finds TODOs that the scaffold wrote and nobody replaced.
 func TestNothingIsLeftToDo(t *testing.T) {
 	err := fs.WalkDir(os.DirFS("."), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") && filepath.Dir(path) == "." {
@@ -80,12 +80,13 @@ func TestEveryConditionCompilesToPromQL(t *testing.T) {
 	}
 }
 
-// TestLinksAreShortSentences keeps chains readable, and each quantity in one link of them.
+// TestLinksAreShortSentences holds that chains are readable, and that each signal is in one of their links.
 func TestLinksAreShortSentences(t *testing.T) {
 	for _, p := range pathologies.All() {
 		says, reads := map[string]bool{}, map[*indicator.Signal]string{}
 		for _, l := range p.Chain {
-			if n := len(strings.Fields(l.Says)); n < 2 || n > 5 || !unicode.IsUpper(rune(l.Says[0])) || strings.ContainsAny(l.Says, ".,;:") || says[l.Says] {
+			if n := len(strings.Fields(l.Says)); n < 2 || n > 5 || !unicode.IsUpper(rune(l.Says[0])) ||
+				strings.ContainsAny(l.Says, ".,;:") || says[l.Says] {
 				t.Errorf("%s: %q is no sentence of two to five words, or not the only one", p.ID, l.Says)
 			}
 			says[l.Says] = true
@@ -102,8 +103,7 @@ func TestLinksAreShortSentences(t *testing.T) {
 	}
 }
 
-// checkStory checks that everything that fires shows evidence that is no guard, and tells how it comes about, up to what
-// users feel of it.
+// checkStory checks that every firing finding shows evidence besides guards, and that its chain reaches what users feel.
 func checkStory(t *testing.T, name string, d *diagnose.Diagnosis) {
 	t.Helper()
 	for i := range d.Findings {
@@ -114,7 +114,10 @@ func checkStory(t *testing.T, name string, d *diagnose.Diagnosis) {
 		if !slices.ContainsFunc(f.Evidence, func(e catalog.Evidence) bool { return e.Shown() }) {
 			t.Errorf("%s: %s shows no evidence", name, f.Pathology.ID)
 		}
-		felt := slices.ContainsFunc(f.Evidence, func(e catalog.Evidence) bool { return e.Shown() && e.Role == catalog.Symptom })
+		felt := slices.ContainsFunc(f.Evidence, func(e catalog.Evidence) bool {
+			return e.Shown() &&
+				e.Role == catalog.Symptom
+		})
 		last := catalog.Cause
 		for _, s := range f.Chain {
 			last = s.Evidence.Role
@@ -128,8 +131,7 @@ func checkStory(t *testing.T, name string, d *diagnose.Diagnosis) {
 	}
 }
 
-// TestOneConditionIsAboutOneKindOfPart: comparisons of the parts of a gateway by model and
-// by upstream never meet.
+// TestOneConditionIsAboutOneKindOfPart holds that no condition mixes a gateway's parts by model with those by upstream.
 func TestOneConditionIsAboutOneKindOfPart(t *testing.T) {
 	for _, p := range pathologies.All() {
 		seen, outside := map[string]bool{}, false
@@ -149,9 +151,8 @@ func TestOneConditionIsAboutOneKindOfPart(t *testing.T) {
 	}
 }
 
-// TestRunbookQueriesParse keeps what people paste in an incident free of typing
-// errors. A snippet is one expression a line; an indented line continues the one
-// before.
+// TestRunbookQueriesParse parses the PromQL that people paste in an incident. Each line of a block is one expression; an
+// indented line continues the one before.
 func TestRunbookQueriesParse(t *testing.T) {
 	if got := queries("```promql\na\n  + b\nc\n```\n"); !slices.Equal(got, []string{"a\n  + b", "c"}) {
 		t.Fatalf("queries are read wrongly: %q", got)
@@ -200,8 +201,7 @@ func queries(markdown string) []string {
 	return out
 }
 
-// TestRunbookPages keeps docs/pathologies, which reports link to, the same as
-// what the catalogue says.
+// TestRunbookPages compares docs/pathologies, to which reports link, with the catalogue.
 func TestRunbookPages(t *testing.T) {
 	const dir = "../../docs/pathologies"
 	pages, err := runbookpage.Markdown(runbookpage.Config{

@@ -38,7 +38,8 @@ func TestConditionsAreComparisonsWithThresholds(t *testing.T) {
 			switch last := i == len(p.Grades)-1; {
 			case g.While.Empty() != last:
 				t.Errorf("%s: Grades[%d]: the last grade has no condition, and no other", p.ID, i)
-			case i == 0 && g.Severity != p.Severity, i > 0 && g.Severity >= p.Grades[i-1].Severity && !p.Grades[i-1].Note && g.For <= p.For:
+			case i == 0 && g.Severity != p.Severity, i > 0 && g.Severity >= p.Grades[i-1].Severity &&
+				!p.Grades[i-1].Note && g.For <= p.For:
 				t.Errorf("%s: Grades[%d]: grades begin with the severity, and fall", p.ID, i)
 			case !last:
 				conds = append(conds, g.While)
@@ -53,7 +54,7 @@ func TestConditionsAreComparisonsWithThresholds(t *testing.T) {
 	}
 }
 
-// checkCond checks one tree. An empty All or Any would hold always, or never.
+// checkCond checks one tree. An empty All would always hold, an empty Any never.
 func checkCond(t *testing.T, id string, c catalog.Cond) {
 	t.Helper()
 	shapes := 0
@@ -73,7 +74,8 @@ func checkCond(t *testing.T, id string, c catalog.Cond) {
 	}
 }
 
-// TestThresholdsAreExplainedAndHaveOneValue: one name is one number everywhere. Its reasons may differ.
+// TestThresholdsAreExplainedAndHaveOneValue holds that a threshold's name has the same value everywhere. Its reasons may
+// differ.
 func TestThresholdsAreExplainedAndHaveOneValue(t *testing.T) {
 	first := map[string]*catalog.Threshold{}
 	for _, p := range pathologies.All() {
@@ -95,8 +97,10 @@ func TestThresholdsAreExplainedAndHaveOneValue(t *testing.T) {
 					return
 				}
 				sameDefault := a.Default == b.Default || math.IsNaN(a.Default) && math.IsNaN(b.Default)
-				sameBaseline := a.Baseline == b.Baseline || a.Baseline != nil && b.Baseline != nil && *a.Baseline == *b.Baseline
-				if a.Unit != b.Unit || a.Objective != b.Objective || a.BurnRate != b.BurnRate || !sameDefault || !sameBaseline {
+				sameBaseline := a.Baseline == b.Baseline || a.Baseline != nil && b.Baseline != nil &&
+					*a.Baseline == *b.Baseline
+				if a.Unit != b.Unit || a.Objective != b.Objective || a.BurnRate != b.BurnRate || !sameDefault ||
+					!sameBaseline {
 					t.Errorf("%s: the threshold %q is declared elsewhere with another value", p.ID, a.Name)
 				}
 			})
@@ -118,15 +122,15 @@ func TestInhibitionsArePairsWithoutACircle(t *testing.T) {
 		}
 		for _, id := range p.Explains {
 			if slices.Contains(all[id].ExplainedBy, p.ID) {
-				t.Errorf("%s explains %q, which says so already: tell a pair on one side", p.ID, id)
+				t.Errorf("%s explains %q, which says so already: declare a pair on one side", p.ID, id)
 			}
 		}
 		for _, symptom := range p.Symptoms(pathologies.All()) {
 			explains[p.ID] = append(explains[p.ID], symptom.ID)
 		}
 	}
-	// In a circle every finding would silence every other, and nobody would hear of any. What explains nothing that is
-	// left is in none.
+	// In a circle every finding would inhibit another, and no alert would be sent. A pathology that explains none of the
+	// remaining ones is in no circle.
 	for range all {
 		for id, symptoms := range explains {
 			if !slices.ContainsFunc(symptoms, func(s string) bool { return explains[s] != nil }) {
@@ -143,7 +147,7 @@ func TestRunbooksHaveTheirSections(t *testing.T) {
 	fenced := regexp.MustCompile("(?ms)^ *```.*?^ *```")
 	heading := regexp.MustCompile(`(?m)^## (.*)$`)
 	for _, p := range pathologies.All() {
-		text := fenced.ReplaceAllString(p.Runbook, "code") // what is quoted is no heading
+		text := fenced.ReplaceAllString(p.Runbook, "code") // "# …" in code is no heading
 		if !strings.HasPrefix(text, "# ") {
 			t.Errorf("%s: the runbook's first line is not a title such as %q", p.ID, "# "+p.Title)
 		}
@@ -162,12 +166,12 @@ func TestRunbooksHaveTheirSections(t *testing.T) {
 	}
 }
 
-// statedLimit is a comparison with a number of the sentence's own.
+// statedLimit matches a comparison with a number.
 var statedLimit = regexp.MustCompile(`(?i)\b(above|below|over|under|more than|less than|fewer than|at least|about)\s+` +
 	`(?:an? )?(?:\d[\d.]*|half|fifth|quarter|tenth|second\b|twice|two|three|four|five|eight|ten|twenty) ?[a-z]*`)
 
-// TestRunbooksTakeLimitsFromTheCondition holds that what a runbook says of a threshold is rendered from it: no sentence
-// of what can be seen has a number of its own, and each name in braces is one of the condition's.
+// TestRunbooksTakeLimitsFromTheCondition holds that runbooks render thresholds: no sentence of "What you see" has a
+// number of its own, and each name in braces is a threshold of the condition.
 func TestRunbooksTakeLimitsFromTheCondition(t *testing.T) {
 	for _, p := range pathologies.All() {
 		if strings.Contains(p.Runbook, "{{") {
@@ -193,7 +197,7 @@ func TestRunbooksTakeLimitsFromTheCondition(t *testing.T) {
 	}
 }
 
-// noLimits are numbers that are no thresholds: none at all, and the patterns that guides to vLLM give.
+// noLimits are numbers that are no thresholds: 0, and the patterns that guides to vLLM give.
 var noLimits = []string{
 	"above 0.", "above 0.95", "more than 10 evictions", "above 3 s", "above 5 s", "below 50 ms", "more than 20 waiting",
 }

@@ -1,5 +1,4 @@
-// Package clientcancellations detects clients that hang up before their answer is
-// complete.
+// Package clientcancellations detects clients that hang up before their answer is complete.
 package clientcancellations
 
 import (
@@ -10,7 +9,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// abandonedMore is a share of requests that their clients give up beyond what they always do.
+// abandonedMore is a share of abandoned requests above the usual one.
 var abandonedMore = &catalog.Threshold{
 	Name: "abandoned_more", Unit: indicator.Ratio, Objective: "cancelled", Default: catalog.None,
 	Baseline: &catalog.Relative{Factor: 2, Offset: 0.1},

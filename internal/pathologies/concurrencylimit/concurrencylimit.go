@@ -1,5 +1,5 @@
-// Package concurrencylimit detects a batch held at max_num_seqs while the engine
-// could do more: the limit is too low, not the hardware.
+// Package concurrencylimit detects a batch held at max_num_seqs while the engine could do more: the limit is too low,
+// not the hardware.
 package concurrencylimit
 
 import (

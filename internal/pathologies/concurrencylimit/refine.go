@@ -88,8 +88,8 @@ func raiseBatch(p *catalog.Pass, now catalog.Quantity) {
 	})
 }
 
-// farthest is how many times the present limit is proposed beyond what demand asks
-// for: further, nothing that was measured says how long a step takes.
+// farthest bounds a proposal beyond the demand, in multiples of the present limit: nothing measured shows how long the
+// steps of larger batches take.
 const farthest = 4
 
 // sizeBatch returns the smallest batch that serves the arrivals: arrivals × time in the batch, where the decode time
@@ -114,8 +114,7 @@ func sizeBatch(p *catalog.Pass, now float64) (float64, []string) {
 	if n > now && queueGrows(p) {
 		return n, lines
 	}
-	// A queue that stands: its clients wait for each other, so arrivals say nothing of
-	// what they would send.
+	// The queue does not grow: clients send nothing new while they wait, so arrivals understate the demand.
 	running, ok1 := p.Measured(indicator.Running)
 	waiting, ok2 := p.Measured(indicator.Waiting)
 	if !ok1 || !ok2 {
@@ -146,8 +145,8 @@ func batchWithin(p *catalog.Pass, limit float64, text string, now float64) (floa
 		true
 }
 
-// maxNumSeqs returns the limit of one engine's running batch: as configured, or the highest running count,
-// where requests waited behind it although the KV cache had room. vLLM does not export the limit.
+// maxNumSeqs returns the limit of one engine's running batch: as configured, or the highest running count if requests
+// waited although the KV cache had room. vLLM does not export the limit.
 func maxNumSeqs(p *catalog.Pass) (catalog.Quantity, bool) {
 	if q, ok := p.Setting(engine.MaxNumSeqs); ok {
 		return q, true

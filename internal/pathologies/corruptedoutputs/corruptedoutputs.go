@@ -11,7 +11,7 @@ var (
 		Name: "corrupted_some", Unit: indicator.Requests, Default: 0.5,
 		Why: "healthy logits never contain NaN: one request is enough",
 	}
-	inEarnest = &catalog.Threshold{
+	frequent = &catalog.Threshold{
 		Name: "corrupted_share", Unit: indicator.Ratio, Default: 0.0005,
 		Why: "one request in two thousand; a rarer one may be caused by its own sampling parameters",
 	}
@@ -32,7 +32,7 @@ var Pathology = &catalog.Pathology{
 	Title:    "Logits contain NaN: answers are garbage",
 	Severity: catalog.Page,
 	When: catalog.All(catalog.Above(indicator.CorruptedRequests, some),
-		catalog.Above(indicator.CorruptedShare, inEarnest)),
+		catalog.Above(indicator.CorruptedShare, frequent)),
 	Grades: []catalog.Grade{
 		{
 			Severity: catalog.Page, While: catalog.All(catalog.Above(indicator.CorruptedRequests, several),
@@ -43,7 +43,7 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors"},
 	Chain: []catalog.Link{
 		{Says: "Logits contain NaN", When: catalog.Above(indicator.CorruptedRequests, some)},
-		{Says: "Answers are garbage", When: catalog.Above(indicator.CorruptedShare, inEarnest)},
+		{Says: "Answers are garbage", When: catalog.Above(indicator.CorruptedShare, frequent)},
 	},
 	Refine: refineFinding,
 }

@@ -19,8 +19,8 @@ var (
 	}
 	fetchedFew = &catalog.Threshold{
 		Name: "kv_fetched_per_lease", Unit: indicator.Times, Default: 1,
-		Why: "more are left than fetched, of all servers of the model: where most are fetched, though late, the " +
-			"decode servers are there and slow, or the lease is short",
+		Why: "fewer are fetched than expire, over all servers of the model: if most are fetched, though late, the " +
+			"decode servers are slow, or the lease is short",
 	}
 	heldIdle = &catalog.Threshold{
 		Name: "kv_held_idle", Unit: indicator.Ratio, Default: 0.5,
@@ -44,8 +44,7 @@ var Pathology = &catalog.Pathology{
 	Across:      true,
 	Explains: []string{
 		"engine-hung", "kv-cache-thrashing", "severe-degradation", "concurrency-limit", "saturation",
-		"client-cancellations", "unexplained",
-		"gpu-underutilization",
+		"client-cancellations", "unexplained", "gpu-underutilization",
 	},
 	Chain: slices.Concat([]catalog.Link{
 		{Says: "Prefilled requests expire", When: catalog.Above(indicator.LeaseShare, expireOften)},

@@ -54,22 +54,23 @@ var (
 	}
 )
 
-// lost holds while requests that are open at the server never come to its scheduler, or never back from it.
-// A slow stream says that they come back late, and not that they are lost.
+// lost holds while requests are open at the server, and neither wait nor run in its scheduler. If streams are slow,
+// they come back late and are not lost.
 var lost = catalog.All(
 	catalog.Above(indicator.HeldOutside, clientsWait), catalog.Above(indicator.OutsideWait, outsideLong),
 	catalog.Any(catalog.Below(indicator.GenerationTokenRate, noProgress),
 		catalog.Below(indicator.ITLMean, catalog.DecodeSlower)),
 )
 
-// Clients wait in front of an idle engine, or in front of a rank that is silent.
 var (
+	// unserved holds while clients wait in front of an idle engine.
 	unserved = catalog.Any(
 		catalog.All(catalog.Above(indicator.UnseenClients, clientsWait),
 			catalog.Above(indicator.FDGrowth, clientsCome)),
 		catalog.Above(indicator.StrandedClients, clientsWait),
 		catalog.Above(indicator.LeftUnserved, leftUnserved),
 	)
+	// owed holds while clients wait for a silent rank.
 	owed = catalog.Any(
 		catalog.All(catalog.Above(indicator.UnseenClients, clientsWait), catalog.Above(indicator.FDTrend, clientsMore)),
 		catalog.Above(indicator.StrandedClients, clientsWait),

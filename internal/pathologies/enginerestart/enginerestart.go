@@ -24,7 +24,7 @@ var (
 	}
 	answers = &catalog.Threshold{
 		Name: "answers_now", Unit: indicator.Count, Default: 0.5,
-		Why: "the last scrape succeeded: while scrapes fail, that the server started lately is not what is wrong",
+		Why: "the last scrape succeeded: while scrapes fail, the recent start is not the fault",
 	}
 	noneFailed = &catalog.Threshold{
 		Name: "no_scrape_failed", Unit: indicator.Ratio, Default: 1e-6,
@@ -36,7 +36,7 @@ var (
 	}
 	watched = &catalog.Threshold{
 		Name: "watched_before", Unit: indicator.Seconds, Default: 5,
-		Why: "it was scraped, or tried, before it served: the start was observed",
+		Why: "scrapes of it, successful or not, began before it served: the start was observed",
 	}
 )
 
@@ -63,8 +63,9 @@ var Pathology = &catalog.Pathology{
 			))},
 		{Severity: catalog.Info}, // a start without lost requests: a rollout, or intended
 	},
-	// A cold start explains slow first steps, an empty prefix cache, and clients that return all at once or gave up.
-	// It does not explain evictions, errors or a hang: counters begin at zero, so those are new.
+	// Symptoms name this pathology in their ExplainedBy. A cold start explains slow first steps, an empty prefix
+	// cache, and clients that gave up or return all at once. It does not explain evictions, errors or a hang: counters
+	// begin at zero, so those are new.
 	For:         0 * time.Second,
 	ExplainedBy: []string{"target-down"},
 	Chain: slices.Concat([]catalog.Link{

@@ -23,15 +23,15 @@ var causes = []struct {
 	words, remedy, tradeoff string
 }{
 	{
-		indicator.GatewayUpstreamErrs, "by the upstream", "Ask the server past the gateway, and compare: the " +
-			"gateway's metrics count its answers by upstream and outcome", "none",
+		indicator.GatewayUpstreamErrs, "by the upstream", "Send a request to the server directly, past the gateway, " +
+			"and compare: the gateway's metrics count its answers by upstream and outcome", "none",
 	},
 	{
 		indicator.GatewayStreamErrs, "inside an answer of 200", "Look in the server's log for the requests that " +
 			"failed after their answer began: clients see an error event, and the server counted 200", "none",
 	},
 	{
-		indicator.GatewayTimeouts, "by a limit", "See which limit of the gateway it was, by the outcome in its " +
+		indicator.GatewayTimeouts, "by a limit", "Find which limit of the gateway ended them, by the outcome in its " +
 			"metrics, and why answers take so long", "a higher limit lets clients wait for longer",
 	},
 	{

@@ -33,8 +33,8 @@ var Pathology = &catalog.Pathology{
 func refineFinding(p *catalog.Pass) {
 	p.Summary = catalog.Whole(p.Value(indicator.GatewayTimeouts)) + " requests were ended by the gateway's own limits"
 	p.Fix(catalog.Fix{
-		Summary: "Where answers are legitimately slow, raise --idle-timeout of the gateway: it bounds the wait for " +
-			"an answer, and of one that is not streamed for all of it",
+		Summary: "If answers are legitimately slow, raise --idle-timeout of the gateway: it bounds the time without " +
+			"a byte, which is all of the wait for an answer that is not streamed",
 		Tradeoff: "clients wait longer when no answer ever comes",
 		Verify:   "no request is ended by a limit of the gateway",
 	})

@@ -8,8 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// xids explains the codes that inference servers meet most (NVIDIA's XID
-// catalogue).
+// xids explains the codes that inference servers meet most (NVIDIA's XID catalogue).
 var xids = map[string]string{
 	"13": "an exception in a kernel: most often software, hardware if it follows the GPU",
 	"31": "a memory access fault of a kernel: most often software",

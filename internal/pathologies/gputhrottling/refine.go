@@ -8,7 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// lowered is a clock that is lower than it was seen to be, beyond its jitter.
+// lowered is the ratio to the highest clock below which a clock counts as lowered. Above it, differences are jitter.
 const lowered = 0.97
 
 const verify = "under load the SM clock is at the GPU's rated clock, and no throttle reason is set"

@@ -24,7 +24,7 @@ func refineFinding(p *catalog.Pass) {
 	p.Reason("A decode step reads all weights whatever the batch, so few requests leave most of the GPU idle. This " +
 		"costs money, not latency.")
 	p.Observe("What it computed", indicator.ModelFLOPs)
-	hostBound(p)
+	addHostFixes(p)
 	if n, ok := p.Setting(engine.MaxNumSeqs); ok && n.V < 8 {
 		p.Fix(catalog.Fix{
 			Summary:    fmt.Sprintf("Raise --max-num-seqs from %s to 32", n.Flag()),
@@ -56,8 +56,8 @@ func refineFinding(p *catalog.Pass) {
 	}
 }
 
-// hostBound adds what makes the GPU wait for the host.
-func hostBound(p *catalog.Pass) {
+// addHostFixes adds fixes for a GPU that waits for the host.
+func addHostFixes(p *catalog.Pass) {
 	if on, known := p.Config.Bool(engine.EnforceEager); known && on {
 		p.Fix(catalog.Fix{
 			Summary:  "Remove --enforce-eager: without CUDA graphs the GPU waits for the host to launch each kernel",

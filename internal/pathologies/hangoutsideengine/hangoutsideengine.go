@@ -30,7 +30,7 @@ var Pathology = &catalog.Pathology{
 }
 
 func refineFinding(p *catalog.Pass) {
-	if p.Part == "" { // by the pages of the servers behind it, and none of these is named
+	if p.Part == "" { // the gateway was compared with all of its servers' pages, so no server is named
 		p.Summary = fmt.Sprintf("%s at the gateway, which has answered nobody in the window, and the servers behind "+
 			"it hold none of them and generate no tokens: the gateway hangs, or what it waits for",
 			catalog.Waiting(p.Value(indicator.GatewayMissing)))

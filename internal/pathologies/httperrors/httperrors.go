@@ -35,7 +35,7 @@ var (
 	}
 )
 
-// serverFails is that the server, and not its clients, fails requests.
+// serverFails holds while the server fails requests, rather than refusing bad ones.
 var serverFails = catalog.All(catalog.Above(indicator.ServerErrs, catalog.ServerErrorShare),
 	catalog.Guard(catalog.Above(indicator.ServerErrCount, catalog.SomeServerErrors)))
 

@@ -57,9 +57,9 @@ func explainServerErrors(p *catalog.Pass) {
 			Verify:   "no more admission rejections",
 		})
 	}
-	_, http := p.Measured(indicator.ServerErrs)
-	_, engine := p.Measured(indicator.EngineErrors)
-	if !http && !engine {
+	_, serverErrors := p.Measured(indicator.ServerErrs)
+	_, engineReports := p.Measured(indicator.EngineErrors)
+	if !serverErrors && !engineReports {
 		return
 	}
 	p.Reroute(catalog.Drain, "no request fails on the others")
@@ -70,7 +70,7 @@ func explainServerErrors(p *catalog.Pass) {
 		Tradeoff: "none",
 		Verify:   verify,
 	})
-	if http && !engine && p.Known(indicator.EngineErrors) {
+	if serverErrors && !engineReports && p.Known(indicator.EngineErrors) {
 		p.Reason("The engine reports no error of its own. vLLM counts some bad input as 5xx although the client sees " +
 			"400: an empty prompt ([]), token ids outside the vocabulary, several choices (n " +
 			"above 1) without sampling.")

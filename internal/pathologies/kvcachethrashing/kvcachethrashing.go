@@ -1,5 +1,5 @@
-// Package kvcachethrashing detects running requests being evicted from a KV cache
-// that cannot hold them all, and recomputed: work done twice.
+// Package kvcachethrashing detects running requests being evicted from a KV cache that cannot hold them all, and
+// recomputed: work done twice.
 package kvcachethrashing
 
 import (
@@ -30,8 +30,8 @@ var (
 	}
 	batchShrank = &catalog.Threshold{
 		Name: "batch_shrank", Unit: indicator.Ratio, Default: 0.8,
-		Why: "fewer run than have run, requests wait, and some are evicted: blocks are what they wait for, and " +
-			"not a place in the batch",
+		Why: "fewer run than have run, requests wait, and some are evicted: they wait for blocks, not for a place in " +
+			"the batch",
 	}
 	outputFell = &catalog.Threshold{
 		Name: "output_fell", Unit: indicator.TokensPerSecond, Default: catalog.None,
@@ -40,8 +40,8 @@ var (
 	}
 	beyondCache = &catalog.Threshold{
 		Name: "queue_beyond_cache", Unit: indicator.Times, Default: 3,
-		Why: "three wait for each that runs: a cache of four times the size would not hold them all, so " +
-			"demand is what is too high",
+		Why: "three wait for each that runs: a cache of four times the size would not hold them all, so the demand " +
+			"is too high",
 	}
 	evictionEach = &catalog.Threshold{
 		Name: "preemptions_per_request_each", Unit: indicator.PerRequest, Default: 1,
@@ -54,8 +54,8 @@ var (
 	}
 )
 
-// shrinking is what a log shows, which tells no evictions: at a full cache fewer run, more wait, and all
-// get less.
+// shrinking is the condition for an engine's log, which has no evictions: the cache is full, fewer requests run, others
+// wait, and output falls.
 var shrinking = catalog.All(
 	catalog.Below(indicator.LoggedOutput, outputFell), catalog.Above(indicator.KVUsage, catalog.Full),
 	catalog.Below(indicator.RunningPinned, batchShrank), catalog.Above(indicator.WaitingFloor, catalog.QueueAlways),
@@ -85,7 +85,7 @@ var Pathology = &catalog.Pathology{
 				catalog.Above(indicator.PreemptionsLately, someEvictionsLately),
 				catalog.Any(
 					catalog.Above(indicator.KVUsage, kvWall),
-					// some of it is reserved
+					// or below the wall, because part of the cache is reserved
 					catalog.All(catalog.Guard(catalog.Above(indicator.Preemptions, someEvictions)),
 						catalog.Below(indicator.RunningPinned, batchShrank)),
 				),

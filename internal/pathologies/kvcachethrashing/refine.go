@@ -10,7 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// verify is what shows that the cache holds the running requests again.
+// verify tells how to see that the cache holds the running requests again.
 const verify = "no preemptions for five minutes, and KV cache usage stays below 90 %"
 
 func refineFinding(p *catalog.Pass) {
@@ -25,14 +25,14 @@ func refineFinding(p *catalog.Pass) {
 		p.Reason("vLLM's log tells no preemptions. They are taken from what they do: requests go back from the batch " +
 			"to the queue although the cache is full, and output falls.")
 	}
-	p.Reason("Means cover finished requests only: treat them as estimates, and watch after each change. Preempted " +
+	p.Reason("Means are of finished requests only: treat them as estimates, and watch after each change. Preempted " +
 		"requests are longer; prompts that share a prefix hold less.")
 	p.Reason("No token counter counts recomputed tokens. The preemption counter lags by two to six seconds, and " +
 		"before 0.27 the prefix cache hit ratio reads low meanwhile.")
 
-	// Without a prediction more memory comes first, because it cannot hurt. Fewer seats hurt if their number is not
+	// Without a prediction more memory comes first, because it cannot hurt. A smaller batch hurts if its size is not
 	// the fault.
-	if times, ok := p.HeldMore(); ok && times > 1.5 { // more memory for tokens is not what a state of fixed size needs
+	if times, ok := p.HeldMore(); ok && times > 1.5 { // states of fixed size need fewer requests, not room for tokens
 		lowerConcurrency(p, false)
 		p.GrowCache(verify)
 	} else {
@@ -85,7 +85,7 @@ func summarizeThrashing(p *catalog.Pass) string {
 	return b.String()
 }
 
-// mostGrown returns what the cache holds more of than normally.
+// mostGrown returns the quantity that grew most against normal, of those that fill the cache, and by which factor.
 func mostGrown(p *catalog.Pass) (float64, *indicator.Signal) {
 	best, most := 1.3, (*indicator.Signal)(nil)
 	for _, s := range []*indicator.Signal{indicator.PromptTokens, indicator.OutputTokens, indicator.Running} {
@@ -97,7 +97,7 @@ func mostGrown(p *catalog.Pass) (float64, *indicator.Signal) {
 }
 
 // lowerConcurrency limits the batch. The number of requests that the cache holds on average is the smallest useful
-// limit. A simulation finds the best one, because empty seats cost throughput and evictions cost work.
+// limit. A simulation finds the best one, because a small batch costs throughput and evictions cost work.
 func lowerConcurrency(p *catalog.Pass, mayHurt bool) {
 	const flag = "--max-num-seqs"
 	to, lines, ok := p.SafeSeqs()
@@ -154,8 +154,8 @@ func lowerConcurrency(p *catalog.Pass, mayHurt bool) {
 	p.Fix(f)
 }
 
-// fullLength is how many requests the cache holds at their full length: with fewer
-// seats it stays empty.
+// fullLength returns how many requests the cache holds at their full length, at most most. A lower limit would leave
+// part of the cache unused.
 func fullLength(p *catalog.Pass, most float64) float64 {
 	kv, ok1 := p.KV()
 	length, _, ok2 := sequenceTokens(p)

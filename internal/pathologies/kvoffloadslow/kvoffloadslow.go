@@ -17,7 +17,7 @@ var (
 	}
 	some = &catalog.Threshold{
 		Name: "kv_offload_loaded", Unit: indicator.Bytes, Default: 1 << 20,
-		Why: "something was loaded: of less than a MiB the time is that of starting a copy",
+		Why: "something was loaded: below a MiB, starting the copy takes most of the time",
 	}
 )
 
@@ -52,8 +52,8 @@ func refineFinding(p *catalog.Pass) {
 	const verify = "a GiB loads in as long as before"
 	p.ShedQueue("TTFT P95 returns to normal")
 	p.Fix(catalog.Fix{
-		Summary: "Look at what lies between: the PCIe link's width and speed, the NUMA node that the host memory is " +
-			"on, swapping, other transfers at the same time",
+		Summary: "Check the path between host and GPU: the PCIe link's width and speed, the NUMA node of the host " +
+			"memory, swapping, other transfers at the same time",
 		Command: "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv; " +
 			"numastat -p $(pgrep -of vllm)",
 		Tradeoff: "none",
@@ -61,7 +61,7 @@ func refineFinding(p *catalog.Pass) {
 	})
 	p.Fix(catalog.Fix{
 		Summary:  "If computing is faster than loading, remove the slowest tier from --kv-transfer-config",
-		Tradeoff: "prefill work for what it would have found",
+		Tradeoff: "prompts that it would have found are computed again",
 		Verify:   "TTFT falls",
 	})
 }

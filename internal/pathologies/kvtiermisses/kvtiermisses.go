@@ -1,4 +1,4 @@
-// Package kvtiermisses detects an outer KV cache that no longer finds what it found.
+// Package kvtiermisses detects an outer KV cache (host memory, a disk, a shared store) whose hit ratio fell.
 package kvtiermisses
 
 import (
@@ -40,8 +40,7 @@ var Pathology = &catalog.Pathology{
 	},
 	Explains: []string{
 		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation", "slow-decode",
-		"client-cancellations", "slow-prefill",
-		"workload-shift", "unexplained",
+		"client-cancellations", "slow-prefill", "workload-shift", "unexplained",
 	},
 	Chain: slices.Concat([]catalog.Link{
 		{Says: "Prompts miss the outer cache", When: catalog.Below(indicator.TierHitRatio, tierLow)},

@@ -9,8 +9,8 @@ import (
 
 const (
 	verify = "the share that the outer KV cache finds is as before, and each request computes fewer prompt tokens"
-	cold   = 600.0 // seconds after a start in which a tier that lives in the process fills
-	gone   = 0.01
+	cold   = 600.0 // seconds after a start in which a tier in the server's own memory fills
+	gone   = 0.01  // a hit ratio below which nothing is found
 )
 
 func refineFinding(p *catalog.Pass) {
@@ -35,7 +35,7 @@ func refineFinding(p *catalog.Pass) {
 			indicator.FormatNumber(age, indicator.Seconds))
 	case hits.OK && hits.V < gone:
 		p.Reason("Nothing is found at all, though the prompts are of the usual length: evictions would leave some " +
-			"hits. The store is gone or empty, or its keys are others.")
+			"hits. The store is gone or empty, or its keys changed.")
 		p.Fix(catalog.Fix{
 			Summary: "Check the store: its process, its disk, its address in --kv-transfer-config; the server's log " +
 				"has the connector's errors",
@@ -44,27 +44,26 @@ func refineFinding(p *catalog.Pass) {
 		})
 		p.Fix(catalog.Fix{
 			Summary: "After a deploy, compare what the keys are made of: model name, block size, KV cache type, " +
-				"parallelism, hash seed (PYTHONHASHSEED with LMCache); any that differs makes all of the store miss",
+				"parallelism, hash seed (PYTHONHASHSEED with LMCache); if one differs, every lookup misses",
 			Tradeoff: "none",
 			Verify:   verify,
 		})
 		return
 	default:
-		p.Reason("Some is still found: the tier is too small for the prefixes that are in use, or sessions come to " +
-			"other servers than those that hold them.")
+		p.Reason("Some prefixes are still found: the tier is too small for those in use, or sessions reach servers " +
+			"that do not hold theirs.")
 	}
-	grow := catalog.Fix{
+	larger := catalog.Fix{
 		Summary: "Make the tier larger: cpu_bytes_to_use of the offloading connector, max_local_cpu_size of " +
 			"LMCache, --hicache-ratio or --hicache-size of SGLang",
 		Tradeoff: "host memory, which the page cache and other pods lose",
 		Verify:   verify,
 	}
 	if hits.OK && usual.OK && hits.V > gone && usual.V > hits.V {
-		grow.Arithmetic = []string{fmt.Sprintf("it finds %s of its usual hits: where prefixes are asked for alike, "+
-			"it holds that share of them",
-			indicator.FormatNumber(hits.V/usual.V, indicator.Ratio))}
+		larger.Arithmetic = []string{fmt.Sprintf("it finds %s of its usual hits: if all prefixes are equally "+
+			"frequent, it holds that share of them", indicator.FormatNumber(hits.V/usual.V, indicator.Ratio))}
 	}
-	p.Fix(grow)
+	p.Fix(larger)
 	p.Fix(catalog.Fix{
 		Summary:  "Route sessions to the server that holds their prefix, or use a store that all servers share",
 		Tradeoff: "load may spread less evenly; a shared store adds a hop",

@@ -13,7 +13,7 @@ var (
 		Name: "kv_transfers_failed", Unit: indicator.Count, Default: 2.5,
 		Why: "at least three in the window: one may be a client that left, or a server that was replaced",
 	}
-	inEarnest = &catalog.Threshold{
+	frequent = &catalog.Threshold{
 		Name: "kv_transfers_failed_share", Unit: indicator.Ratio, Default: 0.04,
 		Why: "one in twenty-five, as for failed requests",
 	}
@@ -26,7 +26,7 @@ var Pathology = &catalog.Pathology{
 	Title:    "KV caches do not arrive from the prefill servers",
 	Severity: catalog.Page,
 	When: catalog.All(catalog.Guard(catalog.Above(indicator.TransfersFailed, some)),
-		catalog.Above(indicator.TransferFailShare, inEarnest)),
+		catalog.Above(indicator.TransferFailShare, frequent)),
 	Grades: []catalog.Grade{
 		{Severity: catalog.Page, While: catalog.Any(
 			catalog.FirstTokenLate, catalog.All(catalog.Above(indicator.ServerErrCount, catalog.SomeServerErrors),
@@ -38,11 +38,11 @@ var Pathology = &catalog.Pathology{
 	Across:      true,
 	Explains: []string{
 		"decode-lost", "http-errors", "prefill-lost", "kv-transfer-slow", "prefill-starvation", "prefix-cache-misses",
-		"severe-degradation", "saturation",
-		"slow-decode", "client-cancellations", "slow-prefill", "workload-shift", "unexplained",
+		"severe-degradation", "saturation", "slow-decode", "client-cancellations", "slow-prefill", "workload-shift",
+		"unexplained",
 	},
 	Chain: slices.Concat([]catalog.Link{
-		{Says: "KV transfers fail", When: catalog.Above(indicator.TransferFailShare, inEarnest)},
+		{Says: "KV transfers fail", When: catalog.Above(indicator.TransferFailShare, frequent)},
 		catalog.PrefillTakesMore,
 		catalog.RequestsFail,
 	}, catalog.Late),

@@ -10,10 +10,9 @@ import (
 func refineFinding(p *catalog.Pass) {
 	p.Summary = fmt.Sprintf("%s of the KV transfers fail (%s in the window)", p.Text(indicator.TransferFailShare),
 		catalog.Whole(p.Value(indicator.TransfersFailed)))
-	switch n, failing := p.Measured(indicator.EngineErrors); {
-	case failing && n > 0.01:
-		p.Reason("%s requests a second end with an error: kv_load_failure_policy is to fail.", catalog.Digits(n))
-	default:
+	if n, failing := p.Measured(indicator.EngineErrors); failing && n > 0.01 {
+		p.Reason("%s requests a second end with an error: kv_load_failure_policy is \"fail\".", catalog.Digits(n))
+	} else {
 		p.Reason("KV that does not arrive is recomputed here, in competition with running decodes, or its request " +
 			"fails: kv_load_failure_policy of --kv-transfer-config decides.")
 	}

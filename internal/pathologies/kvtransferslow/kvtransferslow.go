@@ -29,22 +29,22 @@ var (
 		Baseline: &catalog.Relative{Factor: 2, Offset: 0.05},
 		Why:      "twice the normal on the decode servers, and at least 50 ms more: less is not noticeable",
 	}
-	// pushedLate holds on a prefill server for whose KV caches decode servers wait: with NIXL's push mode and Mooncake
-	// it counts the transfers, and its own first tokens are in time.
+	// pushedLate holds on a prefill server whose decode servers wait for KV caches. In NIXL's push mode and with
+	// Mooncake the prefill server counts the transfers, and its own first tokens are in time.
 	pushedLate = catalog.Above(indicator.DecodeTTFT, decodeLate)
 )
 
 var (
 	someHeld = &catalog.Threshold{
 		Name: "kv_transfers_held", Unit: indicator.Requests, Default: 4.5,
-		Why: "five requests in transfer nine tenths of the time: a transfer takes milliseconds, so most looks find few",
+		Why: "five requests in transfer nine tenths of the time: transfers take milliseconds, so most scrapes see few",
 	}
 	stuck = &catalog.Threshold{
 		Name: "kv_transfers_stuck", Unit: indicator.Seconds, Default: 20,
 		Why: "a mean of twenty seconds in transfer: a pause of either server is shorter",
 	}
-	// dontMove holds while transfers neither end nor fail.
-	dontMove = catalog.All(catalog.Above(indicator.TransferHeld, someHeld),
+	// stalled holds while transfers neither end nor fail.
+	stalled = catalog.All(catalog.Above(indicator.TransferHeld, someHeld),
 		catalog.Above(indicator.TransferWait, stuck))
 )
 
@@ -56,12 +56,12 @@ var Pathology = &catalog.Pathology{
 	Severity:          catalog.Page,
 	FollowsObjectives: true,
 	Everywhere:        true, // one side counts the transfers, and both wait for them
-	Grades:            []catalog.Grade{{Severity: catalog.Page, While: dontMove}, {Severity: catalog.Ticket}},
+	Grades:            []catalog.Grade{{Severity: catalog.Page, While: stalled}, {Severity: catalog.Ticket}},
 	When: catalog.Any(
 		catalog.All(catalog.Above(indicator.TransferTime, slower),
 			catalog.Guard(catalog.Above(indicator.TransferP50, mostSlower)),
 			catalog.Any(catalog.FirstTokenLate, pushedLate)),
-		dontMove,
+		stalled,
 	),
 	For:         time.Minute,
 	ExplainedBy: []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},

@@ -12,8 +12,8 @@ func refineFinding(p *catalog.Pass) {
 		took > stuck.Default {
 		p.Summary = fmt.Sprintf("%s in KV transfer, for %s on average: transfers neither end nor fail",
 			catalog.Are(held), indicator.FormatNumber(took, indicator.Seconds))
-		p.Reason("A transfer that neither ends nor fails keeps its slot and is in no histogram: those " +
-			"that end say nothing of it.")
+		p.Reason("A transfer that neither ends nor fails keeps its slot and is in no histogram: the times of others " +
+			"do not show it.")
 		p.Reroute(catalog.Drain, "first tokens come in time")
 		p.Fix(catalog.Fix{
 			Summary: "Restart the server that holds them, one at a time: nothing else gives their slots back. " +

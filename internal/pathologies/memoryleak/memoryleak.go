@@ -1,5 +1,5 @@
-// Package memoryleak detects memory that only ever grows while requests complete
-// normally.
+// Package memoryleak detects memory that only grows while requests complete normally: of a process or its container, of
+// a GPU, or blocks of the KV cache.
 package memoryleak
 
 import (
@@ -28,8 +28,8 @@ var (
 	}
 	heldMore = &catalog.Threshold{
 		Name: "kv_held_more", Unit: indicator.Times, Default: 1.4,
-		Why: "each running request holds clearly more than on average: a level load that began at " +
-			"nothing ends at twice its mean",
+		Why: "each running request holds clearly more than on average: what grows evenly from nothing ends at twice " +
+			"its mean",
 	}
 	sameLength = &catalog.Threshold{
 		Name: "same_length", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.25},
@@ -37,8 +37,8 @@ var (
 	}
 	inStuckStores = &catalog.Threshold{
 		Name: "kv_in_stuck_stores", Unit: indicator.Count, Default: 100,
-		Why: "a hundred blocks of which ten minutes have not released one: copies take seconds at most, and while " +
-			"they end the number falls again and again, at any load",
+		Why: "a hundred blocks, and none released in ten minutes: a copy takes seconds at most, so that the number " +
+			"falls again and again at any load",
 	}
 	gpuRate = &catalog.Threshold{
 		Name: "gpu_memory_growth", Unit: indicator.BytesPerSecond, Default: 1 << 20,
@@ -55,12 +55,12 @@ var (
 	}
 )
 
-// blocksKept holds while ever more of the KV cache is in use by requests that are no longer than before.
+// blocksKept holds while requests no longer than before use ever more of the KV cache.
 var blocksKept = catalog.All(
 	catalog.Above(indicator.KVFloorRise, keptMore), catalog.Above(indicator.KVPerRequest, heldMore),
 	catalog.Guard(catalog.Below(indicator.WaitingFloor, catalog.QueueAlways)),
 	catalog.Guard(catalog.Any(
-		catalog.Above(indicator.LoggedOutput, completing), // a log does not say how long they are
+		catalog.Above(indicator.LoggedOutput, completing), // a log has no lengths
 		catalog.All(catalog.Below(indicator.PromptTokens, sameLength),
 			catalog.Below(indicator.OutputTokens, sameLength)),
 	)),

@@ -11,11 +11,11 @@ const day = 86400.0
 
 func refineFinding(p *catalog.Pass) {
 	if stuck, _ := storesStuck.Eval(p); stuck == catalog.True {
-		tellStuckStores(p)
+		refineStuckStores(p)
 		return
 	}
 	if kept, _ := blocksKept.Eval(p); kept == catalog.True {
-		keptBlocks(p, p.Value(indicator.KVPerRequest))
+		refineKeptBlocks(p)
 		return
 	}
 	what, size, growth := "the API server's memory", indicator.ResidentMemory, indicator.MemoryGrowth
@@ -87,19 +87,18 @@ func refineFinding(p *catalog.Pass) {
 	})
 }
 
-// keptBlocks is a KV cache that fills at the same load.
-func keptBlocks(p *catalog.Pass, held float64) {
+// refineKeptBlocks refines the finding for a KV cache that fills at the same load.
+func refineKeptBlocks(p *catalog.Pass) {
 	p.Summary = fmt.Sprintf("The KV cache fills at the same load and is not freed: %s are in use, with %s running",
 		indicator.FormatNumber(p.Value(indicator.KVUsage), indicator.Ratio), catalog.Whole(p.Value(indicator.Running)))
-	p.Reason("A running request holds %s the blocks that it held on average, and the least usage rose by %s: what "+
-		"finished requests held is still in use.",
-		indicator.FormatNumber(held, indicator.Times), indicator.FormatNumber(p.Value(indicator.KVFloorRise),
-			indicator.Ratio))
+	p.Reason("A running request holds %s the blocks that it held on average, and the lowest usage rose by %s: blocks "+
+		"of finished requests are still in use.",
+		indicator.FormatNumber(p.Value(indicator.KVPerRequest), indicator.Times),
+		indicator.FormatNumber(p.Value(indicator.KVFloorRise), indicator.Ratio))
 	p.Reason("Conversations that grow look the same: then the prefix cache hit rate is high, and " +
 		"usage falls when they end.")
-	p.Observe("What comes meanwhile", indicator.LoggedPrompts, indicator.LoggedOutput, indicator.PrefixHitRatio)
-	p.Reroute(catalog.Drain+"; usage that stays above 0 with nothing running is kept by nobody",
-		"KV cache usage is 0 when nothing runs")
+	p.Observe("Meanwhile", indicator.LoggedPrompts, indicator.LoggedOutput, indicator.PrefixHitRatio)
+	p.Reroute(catalog.Drain+"; if usage then stays above 0, blocks leak", "KV cache usage is 0 when nothing runs")
 	p.Fix(catalog.Fix{
 		Summary:  "Restart it once it is drained, if blocks stay in use",
 		Tradeoff: "the prefix cache starts empty",
@@ -114,24 +113,24 @@ func keptBlocks(p *catalog.Pass, held float64) {
 	})
 }
 
-// tellStuckStores is a KV cache that waits to be offloaded.
-func tellStuckStores(p *catalog.Pass) {
+// refineStuckStores refines the finding for KV blocks that wait to be offloaded.
+func refineStuckStores(p *catalog.Pass) {
 	p.Summary = fmt.Sprintf("Offloading is stuck: %s KV blocks wait to be copied out of the GPU, and none has been "+
 		"released for ten minutes", catalog.Whole(p.Value(indicator.StoresKept)))
 	p.Reason("SimpleCPUOffloadConnector keeps a block in the GPU until its copy ends, also when its request is done. " +
-		"Copies end in order, so each new one waits behind the one that is stuck.")
+		"Copies end in order, so each later one waits behind the one that is stuck.")
 	p.Observe("The KV cache", indicator.KVUsage, indicator.KVFloorRise)
 	p.Reroute(catalog.Drain, "KV cache usage is 0 when nothing runs")
 	p.Fix(catalog.Fix{
-		Summary: "Restart it once it is drained: nothing else gives the blocks back. Before that, look in its log for " +
-			"a write that failed, which ends the thread that writes to a disk, and whether the disk is full",
+		Summary: "Restart it once it is drained: nothing else gives the blocks back. Before that, look in its log " +
+			"for a write that failed, which ends the thread that writes to a disk, and whether the disk is full",
 		Command:  "grep -iE 'short write|No space|OSError|simple_kv_offload' vllm.log | tail; df -h",
 		Tradeoff: "the prefix cache starts empty",
 		Verify:   "vllm:simple_kv_offload_pending_store_blocks falls to 0 again and again",
 	})
 	p.Fix(catalog.Fix{
 		Summary:  "Until the cause is found, start without SimpleCPUOffloadConnector in --kv-transfer-config",
-		Tradeoff: "prompts that host memory or the disk would have had are computed again",
+		Tradeoff: "prefixes that host memory or the disk would hold are computed again",
 		Verify:   "KV cache usage is 0 when nothing runs",
 	})
 }

@@ -1,4 +1,4 @@
-// Package metricsslow detects a metrics page that is slow to come, of a server that serves.
+// Package metricsslow detects a slow metrics page of a server that serves requests.
 package metricsslow
 
 import (
@@ -17,7 +17,7 @@ var (
 	}
 	comesAndGoes = &catalog.Threshold{
 		Name: "page_gaps", Unit: indicator.Count, Default: 2.5,
-		Why: "scrapes failed, succeeded and failed again within ten minutes, of the same process; a healthy server " +
+		Why: "scrapes of the same process failed, succeeded and failed again within ten minutes; a healthy server " +
 			"loses one scrape in a thousand",
 	}
 )
@@ -39,9 +39,8 @@ var Pathology = &catalog.Pathology{
 	For: 5 * time.Minute,
 	ExplainedBy: []string{
 		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart", "http-errors",
-		"replica-imbalance",
-		"gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
-		"saturation", "slow-decode", "client-cancellations", "slow-prefill",
+		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation",
+		"concurrency-limit", "saturation", "slow-decode", "client-cancellations", "slow-prefill",
 	},
 	Chain: slices.Concat([]catalog.Link{
 		{Says: "Scrapes fail now and then", When: catalog.Above(indicator.Flaps, comesAndGoes)},

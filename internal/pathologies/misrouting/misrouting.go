@@ -1,5 +1,5 @@
-// Package misrouting detects a router that sends requests to the wrong servers: to those whose load it
-// does not know, or away from those that hold their prefixes.
+// Package misrouting detects a router that sends requests to the wrong servers: to servers whose load it does not know,
+// or away from servers that hold their prefixes.
 package misrouting
 
 import (
@@ -13,17 +13,17 @@ import (
 var (
 	blind = &catalog.Threshold{
 		Name: "picker_blind", Unit: indicator.PerSecond, Default: 1,
-		Why: "the picker looks at each server twenty times a second, and one that is gone fails each time; a server " +
+		Why: "the picker reads each server twenty times a second, and each read of one that is gone fails; a server " +
 			"that is replaced fails for some seconds",
 	}
 	timesOut = &catalog.Threshold{
 		Name: "picker_times_out", Unit: indicator.PerSecond, Default: 0.5,
-		Why: "a server that accepts connections and hangs fails one look a second, because each waits for its timeout",
+		Why: "a server that accepts connections and hangs fails one read a second: each waits for its timeout",
 	}
 	lost = &catalog.Threshold{
 		Name: "picker_lost", Unit: indicator.Ratio, Default: 0.1,
-		Why: "one in ten: a few are on their way, and some clients leave; a dead server that looks " +
-			"idle gets half and more",
+		Why: "one in ten: a few are in flight, and some clients leave; a dead server that looks idle gets half of " +
+			"all requests or more",
 	}
 	offPrefix = &catalog.Threshold{
 		Name: "router_off_prefix", Unit: indicator.Ratio, Default: 0.25,
@@ -32,7 +32,7 @@ var (
 	}
 )
 
-// Pathology is a router that misses the right servers.
+// Pathology is a router that chooses the wrong servers.
 var Pathology = &catalog.Pathology{
 	ID:       "misrouting",
 	Alert:    "Misrouting",
@@ -48,7 +48,7 @@ var Pathology = &catalog.Pathology{
 		{Severity: catalog.Ticket},
 	},
 	For:         time.Minute,
-	ExplainedBy: []string{"no-upstream", "router-queueing"}, // waiting requests are sent nowhere
+	ExplainedBy: []string{"no-upstream", "router-queueing"}, // requests that wait in the router reach no server
 	Explains:    []string{"gateway-errors", "gateway-imbalance", "gateway-cancellations", "gateway-timeouts"},
 	Chain: slices.Concat([]catalog.Link{
 		{Says: "The picker cannot read servers", When: catalog.Above(indicator.PickerBlindNow, timesOut)},
@@ -69,8 +69,7 @@ func refineFinding(p *catalog.Pass) {
 	p.Observe("At the gateway", indicator.GatewayTTFTP95, indicator.GatewayQueued)
 	p.Fix(catalog.Fix{
 		Summary: "Let prefixes weigh more than load: with Dynamo --router-kv-overlap-score-credit higher (default 1) " +
-			"and --router-temperature 0; " +
-			"with vLLM's router --balance-abs-threshold (default 64) higher",
+			"and --router-temperature 0; with vLLM's router --balance-abs-threshold (default 64) higher",
 		Tradeoff: "load spreads less evenly: watch the queue of the busiest server",
 		Verify:   "fewer prompts are sent away, and the servers' prefix cache hit ratio rises",
 	})
@@ -98,7 +97,7 @@ func refineBlind(p *catalog.Pass) {
 		Stops:    true,
 		Command:  "kubectl get pods -o wide; kubectl get endpointslices",
 		Tradeoff: "the others take its load",
-		Verify:   "no look of the picker at a server fails",
+		Verify:   "the picker reads every server",
 	})
 	p.Fix(catalog.Fix{
 		Summary: "If the servers answer, let the picker reach their metrics: port, path, TLS and authorization of " +

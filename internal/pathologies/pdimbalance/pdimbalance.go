@@ -52,8 +52,7 @@ var Pathology = &catalog.Pathology{
 	Across: true,
 	Explains: []string{
 		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation", "slow-decode",
-		"client-cancellations", "slow-prefill",
-		"workload-shift", "unexplained",
+		"client-cancellations", "slow-prefill", "workload-shift", "unexplained",
 	},
 	Chain: slices.Concat(catalog.Demand, []catalog.Link{
 		{Says: "Prompts queue for prefill", When: catalog.Above(indicator.PrefillQueue, queues)},
@@ -63,14 +62,12 @@ var Pathology = &catalog.Pathology{
 	Panel:  807,
 }
 
-// full is to what a role's servers may be used.
-const full = 0.8
+const (
+	verify = "neither role queues, and first tokens come in time"
+	full   = 0.8 // the share of its capacity to which a role is planned
+)
 
 func refineFinding(p *catalog.Pass) {
-	const verify = "neither role queues, and first tokens come in time"
-	prefill, ok1 := p.Measured(indicator.PrefillServers)
-	decode, ok2 := p.Measured(indicator.DecodeServers)
-	usage, busy := p.Value(indicator.DecodeUsage), p.Value(indicator.PrefillBusy)
 	waiting := p.Value(indicator.PrefillQueue)
 	short, idle := "prefill", "decode"
 	if p.Value(indicator.DecodeQueue) > waiting {
@@ -82,39 +79,49 @@ func refineFinding(p *catalog.Pass) {
 		indicator.DecodeServers, indicator.DecodeQueue, indicator.DecodeUsage)
 	p.Observe("What they are asked", indicator.PromptTokens, indicator.OutputTokens)
 	p.ShedQueue(verify)
-	split := catalog.Fix{
-		Summary:  "Move servers from " + idle + " to " + short,
-		Tradeoff: "a restart of each that moves; less room where they came from",
-		Verify:   verify,
-	}
-	if ok1 && ok2 {
-		needPrefill, needDecode, line := prefill, max(decode*usage/full, 0.01), ""
-		if short == "prefill" {
-			line = fmt.Sprintf("the traffic that %s prefill servers let through needs %s decode servers × %s of "+
-				"their KV cache / %s = %s",
-				catalog.Whole(prefill), catalog.Whole(decode), indicator.FormatNumber(usage, indicator.Ratio),
-				catalog.Digits(full), catalog.Digits(needDecode))
-		} else {
-			needPrefill, needDecode = max(prefill*min(busy, 1)/full, 0.01), decode
-			line = fmt.Sprintf("the traffic that %s decode servers let through needs %s prefill "+
-				"servers × %s busy / %s = %s",
-				catalog.Whole(decode), catalog.Whole(prefill), catalog.Digits(min(busy, 1)), catalog.Digits(full),
-				catalog.Digits(needPrefill))
-		}
-		all := prefill + decode
-		of := min(max(math.Round(all*needPrefill/(needPrefill+needDecode)), 1), all-1)
-		split.Arithmetic = []string{line}
-		if of != prefill && all > 2 {
-			split.Summary = fmt.Sprintf("Run %s prefill and %s decode servers instead of %s and %s",
-				catalog.Whole(of), catalog.Whole(all-of), catalog.Whole(prefill), catalog.Whole(decode))
-			p.Fix(split)
-		}
-	} else {
-		p.Fix(split)
-	}
+	moveServers(p, short, idle)
 	p.Fix(catalog.Fix{
 		Summary:  "Add a " + short + " server",
 		Tradeoff: "its cost, while the " + idle + " servers idle",
 		Verify:   verify,
 	})
+}
+
+// moveServers proposes the split whose roles are equally loaded. The short role is full, so it tells how much of the
+// other the traffic that it lets through needs.
+func moveServers(p *catalog.Pass, short, idle string) {
+	f := catalog.Fix{
+		Summary:  "Move servers from " + idle + " to " + short,
+		Tradeoff: "a restart of each that moves; less room where they came from",
+		Verify:   verify,
+	}
+	prefill, ok1 := p.Measured(indicator.PrefillServers)
+	decode, ok2 := p.Measured(indicator.DecodeServers)
+	if !ok1 || !ok2 {
+		p.Fix(f)
+		return
+	}
+	needPrefill, needDecode, line := prefill, decode, ""
+	if short == "prefill" {
+		usage := p.Value(indicator.DecodeUsage)
+		needDecode = max(decode*usage/full, 0.01)
+		line = fmt.Sprintf("the traffic that %s prefill servers let through needs %s decode servers × %s of their KV "+
+			"cache / %s = %s", catalog.Whole(prefill), catalog.Whole(decode),
+			indicator.FormatNumber(usage, indicator.Ratio), catalog.Digits(full), catalog.Digits(needDecode))
+	} else {
+		busy := min(p.Value(indicator.PrefillBusy), 1)
+		needPrefill = max(prefill*busy/full, 0.01)
+		line = fmt.Sprintf("the traffic that %s decode servers let through needs %s prefill servers × %s busy / %s "+
+			"= %s", catalog.Whole(decode), catalog.Whole(prefill), catalog.Digits(busy), catalog.Digits(full),
+			catalog.Digits(needPrefill))
+	}
+	all := prefill + decode
+	to := min(max(math.Round(all*needPrefill/(needPrefill+needDecode)), 1), all-1) // prefill servers
+	if to == prefill || all <= 2 {
+		return
+	}
+	f.Arithmetic = []string{line}
+	f.Summary = fmt.Sprintf("Run %s prefill and %s decode servers instead of %s and %s", catalog.Whole(to),
+		catalog.Whole(all-to), catalog.Whole(prefill), catalog.Whole(decode))
+	p.Fix(f)
 }

@@ -22,11 +22,12 @@ var (
 	}
 	sentByOthers = &catalog.Threshold{
 		Name: "kv_transfers_sent", Unit: indicator.PerRequest, Default: 0.5,
-		Why: "the server has a connector and counts no transfers: with Mooncake the one that sends does",
+		Why: "the server has a connector and counts no transfers: with Mooncake the sender counts them",
 	}
 	apart = &catalog.Threshold{
 		Name: "decode_servers_apart", Unit: indicator.Count, Default: 0.5,
-		Why: "prompts of the model are prefilled elsewhere; of a store that replicas share, misses are another fault",
+		Why: "the model has decode servers apart, so its prompts are prefilled elsewhere; misses of a store that " +
+			"replicas share are another fault",
 	}
 	stillComputes = &catalog.Threshold{
 		Name: "prompts_computed_here", Unit: indicator.Tokens, Default: catalog.None,
@@ -56,8 +57,7 @@ var Pathology = &catalog.Pathology{
 	Across:      true,
 	Explains: []string{
 		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "slow-decode",
-		"client-cancellations", "slow-prefill",
-		"workload-shift", "unexplained",
+		"client-cancellations", "slow-prefill", "workload-shift", "unexplained",
 	},
 	Chain: slices.Concat([]catalog.Link{
 		{

@@ -1,5 +1,5 @@
-// Package prefillstarvation detects long prefills that keep everybody else waiting: for
-// the first token, or in the middle of a stream.
+// Package prefillstarvation detects long prefills that keep other requests waiting: for their first token, or in the
+// middle of a stream.
 package prefillstarvation
 
 import (
@@ -65,8 +65,8 @@ var (
 	paceFell = &catalog.Threshold{
 		Name: "flood_pace", Unit: indicator.SecondsPerToken, Default: catalog.None,
 		Baseline: &catalog.Relative{Factor: 1.5},
-		Why: "each running request gets its tokens half as long again apart: there are fewer tokens because of " +
-			"the prompts, not because fewer run",
+		Why: "each running request waits half as long again for a token: there are fewer tokens because of the " +
+			"prompts, not because fewer requests run",
 	}
 	kvRoom = &catalog.Threshold{
 		Name: "kv_has_room", Unit: indicator.Ratio, Default: 0.8,
@@ -78,8 +78,8 @@ var (
 var longerPrompts = catalog.Any(catalog.Above(indicator.PromptTail, tailGrew),
 	catalog.Above(indicator.ComputedTokens, catalog.SamePrefillWork))
 
-// flood is what a log shows, which tells neither lengths nor latencies: more prompt tokens are computed, and
-// those that decode get fewer.
+// flood is the condition for an engine's log, which has neither lengths nor latencies: more prompt tokens are computed,
+// and running requests get fewer tokens.
 var flood = catalog.All(
 	catalog.Above(indicator.LoggedPrompts, promptsRose), catalog.Below(indicator.LoggedOutput, outputFell),
 	catalog.Above(indicator.LoggedPace, paceFell),

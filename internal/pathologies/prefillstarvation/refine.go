@@ -96,8 +96,7 @@ func explainSteps(p *catalog.Pass, tokens float64) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("a step of %s tokens takes %s × %s = %s at most", catalog.Whole(tokens),
-		catalog.Whole(tokens),
-		indicator.FormatNumber(cost, indicator.SecondsPerToken),
+		catalog.Whole(tokens), indicator.FormatNumber(cost, indicator.SecondsPerToken),
 		indicator.FormatNumber(tokens*cost, indicator.Seconds))}
 }
 
@@ -109,7 +108,8 @@ func budgetChange(p *catalog.Pass, to float64) catalog.Change {
 	return c
 }
 
-// lowerBudget shortens the steps of a server that chunks already.
+// lowerBudget shortens the steps of a server that may chunk its prefills already. with are changes of other flags that
+// the lower budget needs.
 func lowerBudget(p *catalog.Pass, blocking []string, with ...catalog.Change) {
 	now, known := p.Setting(engine.MaxNumBatchedTokens)
 	to := float64(chunk)
@@ -155,6 +155,7 @@ func lowerBudget(p *catalog.Pass, blocking []string, with ...catalog.Change) {
 	})
 }
 
+// separatePrefill keeps long prompts away from the others, at the gateway or on replicas of their own.
 func separatePrefill(p *catalog.Pass) {
 	usual, ok := p.Measured(indicator.PromptTokensP50)
 	if !ok {

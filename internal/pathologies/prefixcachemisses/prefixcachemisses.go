@@ -23,13 +23,13 @@ var (
 	}
 	hitsNone = &catalog.Threshold{
 		Name: "prefix_hits_none", Unit: indicator.Ratio, Default: 0.1,
-		Why: "one token in ten, which a shared system prompt alone gives: what was always so is a fault where the " +
-			"objective is missed for it",
+		Why: "one token in ten, which a shared system prompt alone gives: a ratio that was always lower is a fault " +
+			"only if the objective is missed because of it",
 	}
 	moves = &catalog.Threshold{
 		Name: "prefix_progress", Unit: indicator.TokensPerSecond, Default: 0,
-		Why: "a token came lately: while none does and requests wait, look-ups are those of a request that is not " +
-			"admitted, counted again and again before 0.27",
+		Why: "tokens are generated: otherwise, before 0.27, the look-ups are those of one waiting request, counted " +
+			"again at each failed admission",
 	}
 	served = &catalog.Threshold{
 		Name: "prefix_nobody_served", Unit: indicator.Seconds, Default: 20,
@@ -41,7 +41,7 @@ var (
 	}
 )
 
-// fell holds while prompts as long as ever are found less often.
+// fell holds while less of the prompts is found, and they are as long as before.
 var fell = catalog.All(catalog.Below(indicator.PrefixHitRatio, hitsLow), catalog.SamePrompts)
 
 // Pathology is a prefix cache that misses.

@@ -11,7 +11,7 @@ import (
 
 const verify = "the prefix cache hit ratio returns to normal, and each request computes fewer prompt tokens"
 
-// cold is how long after a start misses are no news.
+// cold is the time after a start, in seconds, in which misses are expected.
 const cold = 600.0
 
 func refineFinding(p *catalog.Pass) {
@@ -36,7 +36,7 @@ func summarizeMisses(p *catalog.Pass) string {
 	return s
 }
 
-// explainCost tells the cost of the lost hits for each request.
+// explainCost adds what the lost hits cost each request.
 func explainCost(p *catalog.Pass) {
 	prompt, ok1 := p.Measured(indicator.PromptTokens)
 	usual, ok2 := p.Usual(indicator.PrefixHitRatio)
@@ -55,8 +55,8 @@ func explainCost(p *catalog.Pass) {
 	p.Reason("%s.", text)
 }
 
-// findReason finds why prompts are not found in the cache, from what decides by itself to
-// what only makes it likely, says which evidence decides, and adds the fixes.
+// findReason returns why prompts are not found in the cache, with the evidence, and adds the fixes. Causes with
+// conclusive evidence come before likely ones.
 func findReason(p *catalog.Pass) string {
 	if on, known := p.Config.Bool(engine.PrefixCaching); known && !on {
 		p.Fix(catalog.Fix{
@@ -89,7 +89,7 @@ func findReason(p *catalog.Pass) string {
 	return cannotTell(p)
 }
 
-// wasReset finds a cache that somebody empties.
+// wasReset detects a cache that somebody empties.
 func wasReset(p *catalog.Pass) (string, bool) {
 	n, ok := p.Measured(indicator.PrefixResets)
 	if !ok || n < 0.5 {
@@ -105,8 +105,8 @@ func wasReset(p *catalog.Pass) (string, bool) {
 		indicator.PrefixResets.Title), true
 }
 
-// longerRest finds prompts that share as many tokens as ever, behind which more
-// follows: the cache does what it did.
+// longerRest detects prompts of which as many tokens are found as before, and only the rest grew: the cache works as
+// before.
 func longerRest(p *catalog.Pass) (string, bool) {
 	prompt, ok1 := p.Measured(indicator.PromptTokens)
 	was, ok2 := p.Usual(indicator.PromptTokens)
@@ -126,20 +126,19 @@ func longerRest(p *catalog.Pass) (string, bool) {
 		catalog.Whole((1-usual)*was)), true
 }
 
-// sameHits is how much of the usual number of tokens a prompt must find for the shared
-// part to be served as ever.
+// sameHits is the share of the usual cached tokens per prompt from which on the shared part counts as unchanged.
 const sameHits = 0.8
 
-// Hits that evictions leave. If prompts begin with one of G equally likely prefixes, and the cache is overwritten
+// Evictions leave some hits. If prompts begin with one of G equally likely prefixes, and the cache is overwritten
 // after N requests, a prefix is found with probability 1 − exp(−N/G) (Che, Tung and Wang, IEEE Journal on Selected
 // Areas in Communications 20(7), 2002).
 const (
-	none    = 0.01 // no hits, but for those by chance
-	farMore = 5.0  // so many times as many prefixes do not come at once
+	none    = 0.01 // a hit ratio that chance explains
+	farMore = 5.0  // the number of prefixes does not grow by this factor at once
 )
 
-// estimatePrefixes returns how many prefixes at most gave the usual hit ratio, and how many it
-// would take to bring it down to now's by eviction alone.
+// estimatePrefixes returns the largest number of prefixes that gives the usual hit ratio, and the number that would
+// lower it to the present one by eviction alone.
 func estimatePrefixes(p *catalog.Pass) (before, after float64, lines []string, ok bool) {
 	hits, usual := p.Now(indicator.PrefixHitRatio), p.Normal(indicator.PrefixHitRatio)
 	now, ok1 := cacheLifetime(p, p.Now)
@@ -226,10 +225,10 @@ func cannotTell(p *catalog.Pass) string {
 		indicator.FormatNumber(life, indicator.Seconds), ways, hint)
 }
 
-// longLife is how long a block must live for evictions not to matter.
+// longLife is the lifetime of a block, in seconds, from which on evictions do not matter.
 const longLife = 30.0
 
-// blockLife returns how long the content of a block lasts.
+// blockLife returns how long the content of a block lasts before it is overwritten.
 func blockLife(p *catalog.Pass) (seconds float64, lines []string, ok bool) {
 	kv, _ := p.KV()
 	requests, ok1 := cacheLifetime(p, p.Now)
@@ -244,7 +243,7 @@ func blockLife(p *catalog.Pass) (seconds float64, lines []string, ok bool) {
 			indicator.FormatNumber(requests/rate, indicator.Seconds))}, true
 }
 
-// proposeMoreCache proposes more of it for cached prefixes.
+// proposeMoreCache proposes more room for cached prefixes, or better use of it.
 func proposeMoreCache(p *catalog.Pass, why ...string) {
 	p.GrowCache(verify, why...)
 	routeByPrefix(p)
@@ -273,8 +272,7 @@ func routeByPrefix(p *catalog.Pass) {
 	})
 }
 
-// startedCold returns the age of a server whose cache has never been warm. One
-// that was seen to hit since it started is not cold.
+// startedCold returns the age of a server whose cache has not been warm since its start.
 func startedCold(p *catalog.Pass) (age float64, ok bool) {
 	age, ok = p.Measured(indicator.ServingAge)
 	if !ok || age > cold {
@@ -285,8 +283,8 @@ func startedCold(p *catalog.Pass) (age float64, ok bool) {
 	return age, !warm || restarted // the baseline may be from before the start
 }
 
-// shortPrefix finds prompts that are too short to fill a block: only whole
-// blocks are shared, and the last token is always computed.
+// shortPrefix detects prompts that are too short to fill a block: only whole blocks are shared, and the last token is
+// always computed.
 func shortPrefix(p *catalog.Pass) (string, bool) {
 	block, ok1 := p.Setting(engine.BlockSize)
 	prompt, ok2 := p.Measured(indicator.PromptTokens)

@@ -1,4 +1,4 @@
-// Package rankskew detects a rank, or a GPU of experts, that the others wait for.
+// Package rankskew detects a data-parallel rank, or a GPU with the busiest experts, that all others wait for.
 package rankskew
 
 import (
@@ -17,7 +17,7 @@ var (
 	}
 	enough = &catalog.Threshold{
 		Name: "rank_skew_running", Unit: indicator.Requests, Default: 16,
-		Why: "of few requests at a time chance alone gives one rank twice as many tokens",
+		Why: "with few requests at a time, chance alone gives one rank twice as many tokens",
 	}
 )
 

@@ -13,16 +13,17 @@ func refineFinding(p *catalog.Pass) {
 	n, several := p.Measured(indicator.Replicas)
 	share, ok := p.Measured(indicator.ArrivalShare)
 	if several && ok && n > 1.5 && share > 1.2 {
-		amongReplicas(p, n, share)
+		refineReplicas(p, n, share)
 		return
 	}
-	amongRanks(p)
+	refineRanks(p)
 }
 
-func amongReplicas(p *catalog.Pass, n, share float64) {
-	of := share / n
+// refineReplicas refines the finding for one of n replicas that gets share times the mean.
+func refineReplicas(p *catalog.Pass, n, share float64) {
+	part := share / n // of all traffic
 	p.Summary = fmt.Sprintf("One of %s replicas gets %s of the traffic, %s its fair share", catalog.Whole(n),
-		indicator.FormatNumber(of, indicator.Ratio), indicator.FormatNumber(share, indicator.Times))
+		indicator.FormatNumber(part, indicator.Ratio), indicator.FormatNumber(share, indicator.Times))
 	var idle []string
 	for name, share := range p.Replicas(indicator.ArrivalShare) {
 		if share < 0.05 && p.Replicas(indicator.LoadShare)[name] < 0.05 {
@@ -31,8 +32,8 @@ func amongReplicas(p *catalog.Pass, n, share float64) {
 	}
 	if slices.Sort(idle); len(idle) > 0 {
 		p.Summary = fmt.Sprintf("%d of %s replicas get nothing (%s), and the busiest one %s of the traffic", len(idle),
-			catalog.Whole(n),
-			strings.Join(idle[:min(len(idle), 3)], ", "), indicator.FormatNumber(of, indicator.Ratio))
+			catalog.Whole(n), strings.Join(idle[:min(len(idle), 3)], ", "),
+			indicator.FormatNumber(part, indicator.Ratio))
 		p.Reason("Get nothing: %s.", strings.Join(idle, ", "))
 	}
 	if held, ok := p.Measured(indicator.LoadShare); ok {
@@ -50,7 +51,7 @@ func amongReplicas(p *catalog.Pass, n, share float64) {
 		Arithmetic: []string{
 			fmt.Sprintf("share = %s the mean (%s) / %s replicas = %s of the traffic; fair is 1 / %s = %s",
 				indicator.FormatNumber(share, indicator.Times), indicator.ArrivalShare.Title, catalog.Whole(n),
-				indicator.FormatNumber(of, indicator.Ratio), catalog.Whole(n),
+				indicator.FormatNumber(part, indicator.Ratio), catalog.Whole(n),
 				indicator.FormatNumber(1/n, indicator.Ratio)),
 		},
 		Tradeoff: "requests that share a prefix spread over replicas: keep affinity, with a cap on each replica's load",
@@ -64,7 +65,7 @@ func amongReplicas(p *catalog.Pass, n, share float64) {
 	})
 }
 
-func amongRanks(p *catalog.Pass) {
+func refineRanks(p *catalog.Pass) {
 	if spread, ok := p.Measured(indicator.EngineSpread); ok {
 		p.Summary = fmt.Sprintf("One data-parallel rank holds %s as many requests as the mean rank",
 			indicator.FormatNumber(spread, indicator.Times))

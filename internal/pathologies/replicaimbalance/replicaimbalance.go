@@ -1,5 +1,4 @@
-// Package replicaimbalance detects a replica, or a data-parallel rank, that gets more
-// than its share of the traffic.
+// Package replicaimbalance detects a replica, or a data-parallel rank, that gets more than its share of the traffic.
 package replicaimbalance
 
 import (

@@ -15,7 +15,7 @@ func refineFinding(p *catalog.Pass) {
 	if n, ok := p.Measured(indicator.GatewayHeld); ok && n > 0.5 {
 		p.Summary = catalog.Waiting(n) + " at the router, before any server has them"
 		if takes, ok := p.Measured(indicator.GatewayHeldFor); ok {
-			p.Reason("At the rate at which requests end now, they are through in %s.",
+			p.Reason("At the rate at which requests end now, a server has all of them in %s.",
 				indicator.FormatNumber(takes, indicator.Seconds))
 		}
 	} else if stalled, _ := stalls.Eval(p); stalled == catalog.True {
@@ -23,8 +23,8 @@ func refineFinding(p *catalog.Pass) {
 		p.Fix(catalog.Fix{
 			Summary: "Give the router's process more CPU time (raise its CPU limit, move its neighbours), or add " +
 				"routers: its event loop is late",
-			Tradeoff: "cores that the servers' hosts do not have",
-			Verify:   "the event loop comes late for less than a tenth of the time",
+			Tradeoff: "cores that the servers' hosts lose",
+			Verify:   "the event loop is late for less than a tenth of the time",
 		})
 	} else {
 		p.Summary += ": one in twenty for longer than " + p.Text(indicator.GatewayQueueP95)
@@ -72,13 +72,11 @@ func refineFinding(p *catalog.Pass) {
 	end, known := p.Measured(indicator.GatewayEnded)
 	if ok && known && end > 0 && arrive > 1.05*end {
 		more.Arithmetic = []string{fmt.Sprintf("%s requests/s arrive and %s/s end: the servers are "+
-			"short by a factor of %s",
-			catalog.Digits(arrive), catalog.Digits(end), catalog.Digits(arrive/end))}
+			"short by a factor of %s", catalog.Digits(arrive), catalog.Digits(end), catalog.Digits(arrive/end))}
 	}
 	limit := catalog.Fix{
 		Summary: "If the servers have room, raise the router's limits: queueDepthThreshold and kvCacheUtilThreshold " +
-			"of llm-d's saturation detector, " +
-			"--router-queue-threshold of Dynamo, max_parallel_requests of LiteLLM",
+			"of llm-d's saturation detector, --router-queue-threshold of Dynamo, max_parallel_requests of LiteLLM",
 		Tradeoff: "more requests at a time make each of them slower",
 		Verify:   verify,
 	}

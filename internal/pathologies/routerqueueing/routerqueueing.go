@@ -25,12 +25,11 @@ var (
 	}
 	late = &catalog.Threshold{
 		Name: "router_loop_late", Unit: indicator.Ratio, Default: 0.5,
-		Why: "a tenth is usual: a millisecond of every ten; from a half on more time passes before work " +
-			"begins than is spent on it",
+		Why: "a tenth is usual: a millisecond of every ten; from a half on, work waits for longer than it takes",
 	}
 )
 
-// stalls is a router that does not get to its work.
+// stalls holds while the router's event loop is late.
 var stalls = catalog.Above(indicator.GatewayLoopLate, late)
 
 // Pathology is requests that wait before the servers.

@@ -16,14 +16,14 @@ const (
 
 func refineFinding(p *catalog.Pass) {
 	if share, ok := p.Measured(indicator.DeferredShare); ok && share > catalog.MostlyDeferred.Default {
-		heldBack(p, share)
+		refineDeferred(p, share)
 		return
 	}
 	if p.Known(indicator.LoggedQueue) && !p.Known(indicator.QueueAge) {
-		fromLines(p)
+		refineLogged(p)
 		return
 	}
-	if neverFits(p) {
+	if refineBlocked(p) {
 		return
 	}
 	arrivals, served, lines, ok := p.Demand()
@@ -82,7 +82,7 @@ func summarizeLoad(p *catalog.Pass, arrivals, served float64) {
 	starve, _ := othersFirst.Eval(p)
 	switch {
 	case starve == catalog.True:
-		passedOver(p)
+		summarizeStarving(p)
 	case leaving:
 		p.Summary = fmt.Sprintf("%s of the clients leave before their answer: %s req/s arrive, and %s req/s are served",
 			indicator.FormatNumber(share, indicator.Ratio), catalog.Digits(arrivals), catalog.Digits(served))
@@ -94,9 +94,9 @@ func summarizeLoad(p *catalog.Pass, arrivals, served float64) {
 	}
 }
 
-// neverFits says that nobody is admitted although nothing runs: the first of the queue needs more than there is, and
-// the others wait behind it, first come, first served.
-func neverFits(p *catalog.Pass) bool {
+// refineBlocked refines the finding if nothing is admitted although nothing runs: the first request of the queue needs
+// more blocks than there are, and the others wait behind it. It reports whether that is so.
+func refineBlocked(p *catalog.Pass) bool {
 	running, usage, age := p.Now(indicator.Running), p.Now(indicator.KVUsage), p.Now(indicator.WaitingAge)
 	if !running.OK || !usage.OK || running.V > 0 || usage.V > 0.1 || age.Or(0) <= 0 {
 		return false
@@ -132,7 +132,8 @@ func neverFits(p *catalog.Pass) bool {
 	return true
 }
 
-// findShortage says which resource the next request waits for, where the servers' configuration tells.
+// findShortage tells which resource the next request waits for, if the configuration is known, and whether that is KV
+// blocks.
 func findShortage(p *catalog.Pass) (what string, blocks bool) {
 	running, ok1 := p.Measured(indicator.RunningP50)
 	usage, ok2 := p.Measured(indicator.KVUsagePeak)
@@ -153,9 +154,9 @@ func findShortage(p *catalog.Pass) (what string, blocks bool) {
 	return "", false
 }
 
-// passedOver words a class of requests that goes last. No metric says which one: vLLM labels no metric with a
-// priority or a length, and only running adapters are named.
-func passedOver(p *catalog.Pass) {
+// summarizeStarving describes requests that starve. No metric says which ones: vLLM labels no metric with a priority or
+// a length, and names running adapters only.
+func summarizeStarving(p *catalog.Pass) {
 	p.Summary = fmt.Sprintf("%s while %s others are served", catalog.Waiting(p.Value(indicator.PassedOver)),
 		catalog.Whole(p.Value(indicator.FirstTokens)))
 	if wait, ok := p.Measured(indicator.UnansweredWait); ok {
@@ -177,8 +178,8 @@ func passedOver(p *catalog.Pass) {
 	})
 }
 
-// heldBack words a queue for something other than capacity. The fix is the missing resource.
-func heldBack(p *catalog.Pass, share float64) {
+// refineDeferred refines the finding for a queue for something other than capacity. The fix is the missing resource.
+func refineDeferred(p *catalog.Pass, share float64) {
 	waiting, _ := p.Measured(indicator.Waiting)
 	p.Summary = fmt.Sprintf("%s, and the scheduler passes over %s of them", catalog.Waiting(waiting),
 		indicator.FormatNumber(share, indicator.Ratio))

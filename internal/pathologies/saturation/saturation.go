@@ -14,7 +14,6 @@ var (
 		Name: "queue_growing", Unit: indicator.RequestsPerSecond, Default: 0.1,
 		Why: "the queue grows: more arrives than is served",
 	}
-	// halfBatch is a queue that is long against the batch.
 	halfBatch = &catalog.Threshold{
 		Name: "queue_half_batch", Unit: indicator.Times, Default: 0.5,
 		Why: "half as many wait as run: in order of arrival a request waits for half as long as an answer takes",
@@ -23,12 +22,10 @@ var (
 		Name: "queue_of_batch", Unit: indicator.Times, Default: 0.01,
 		Why: "a queue at all",
 	}
-	// somePassedOver is when others are served first.
 	somePassedOver = &catalog.Threshold{
 		Name: "passed_over_some", Unit: indicator.Requests, Default: 2.5,
 		Why: "three requests throughout; one or two may wait for a grammar or a transfer of their own",
 	}
-	// outOfTurn is a wait that no order of arrival explains.
 	outOfTurn = &catalog.Threshold{
 		Name: "out_of_turn", Unit: indicator.Times, Default: 3,
 		Why: "in order of arrival, no request waits longer than those served just before; three times the mean is " +
@@ -37,19 +34,20 @@ var (
 )
 
 var (
-	// waitingForOther holds while requests wait that the scheduler passes over. Others go first, and soon.
+	// waitingForOther holds while the scheduler passes over most of the queue, which waits for something else than
+	// capacity, and serves later requests soon.
 	waitingForOther = catalog.All(
 		catalog.Above(indicator.WaitingFloor, catalog.QueueAlways),
 		catalog.Above(indicator.DeferredShare, catalog.MostlyDeferred),
 		catalog.Above(indicator.QueueAge, catalog.QueueTimeLong),
 	)
 
-	// othersFirst holds while requests starve: they wait all the while, and others that are served do not.
+	// othersFirst holds while requests starve: they wait all the time, and others are served without a wait.
 	othersFirst = catalog.All(catalog.Above(indicator.PassedOver, somePassedOver),
 		catalog.Above(indicator.WaitTimes, outOfTurn))
 
-	// queueLogged is Queueing where a log tells no latency: the queue never clears, and takes
-	// half as long as an answer, or two seconds where requests are logged.
+	// queueLogged is catalog.Queueing for an engine's log, which has no latencies: the queue never clears, and takes
+	// half as long as an answer, or two seconds if requests are logged.
 	queueLogged = catalog.All(
 		catalog.Above(indicator.LoggedQueue, someQueue), catalog.Above(indicator.WaitingFloor, catalog.QueueAlways),
 		catalog.Any(catalog.Above(indicator.LoggedQueue, halfBatch),

@@ -1,5 +1,5 @@
-// Package severedegradation detects a server that is overloaded and slower than
-// itself at once: first token, queue and stream are all bad.
+// Package severedegradation detects a server that is overloaded and slower than normal at once: first token, queue and
+// stream are all bad.
 package severedegradation
 
 import (

@@ -1,5 +1,4 @@
-// Package slowdecode detects decode steps that take longer than their batch explains,
-// while nothing queues.
+// Package slowdecode detects decode steps that take longer than their batch explains, while nothing queues.
 package slowdecode
 
 import (
@@ -20,8 +19,8 @@ var medianSlower = &catalog.Threshold{
 		"not certain; without a baseline, 100 ms",
 }
 
-// outside confirms that computing does not take the time: requests are between the server's processes, and their
-// first tokens, by which prefill is counted, are late themselves.
+// outside confirms that computation is not what takes the time: requests are open between the server's processes. It
+// stands in for SamePrefill, because prefills are counted by first tokens, and these are late too.
 var outside = &catalog.Threshold{
 	Name: "tokens_outside", Unit: indicator.Requests, Default: 4.5,
 	Why: "five requests are open all the time and neither in the queue nor in the batch: a few are being tokenized",

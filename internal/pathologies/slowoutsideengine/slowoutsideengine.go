@@ -48,8 +48,8 @@ func refineFinding(p *catalog.Pass) {
 	p.Observe("At the gateway", indicator.GatewayE2EMean, indicator.GatewayTTFTMean, indicator.GatewayQueueMean,
 		indicator.GatewayConnect, indicator.GatewayQueueP95, indicator.GatewayQueued, indicator.GatewayOverhead)
 	if own, ok := p.Measured(indicator.GatewayOverhead); ok && own > p.Value(indicator.GatewayOutside)/2 {
-		p.Reason("Most of it is the router's own work, %s for each request: its callbacks, guardrails and database, or a "+
-			"process without CPU time.", indicator.FormatNumber(own, indicator.Seconds))
+		p.Reason("Most of it is the router's own work, %s for each request: its callbacks, guardrails and database, "+
+			"or a process without CPU time.", indicator.FormatNumber(own, indicator.Seconds))
 	}
 	if usual, ok := p.Usual(indicator.GatewayOpen); ok && p.Value(indicator.GatewayOpen) > usual+1 {
 		p.Shed(usual, verify, fmt.Sprintf("normally %s are in flight (%s)", catalog.Digits(usual),

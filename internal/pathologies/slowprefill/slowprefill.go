@@ -1,5 +1,5 @@
-// Package slowprefill detects a first token that is late although nothing queues and
-// decode is as fast as ever: prefill itself is slow.
+// Package slowprefill detects first tokens that are late although nothing queues and decode is as fast as before:
+// prefill itself is slow.
 package slowprefill
 
 import (
@@ -29,7 +29,7 @@ var Pathology = &catalog.Pathology{
 		catalog.PrefillLate,
 		catalog.NotQueueing,
 		catalog.DecodeFair,
-		catalog.SamePrefill, // prompts that come more often share their steps
+		catalog.SamePrefill, // more frequent prompts share their steps
 		catalog.Above(indicator.PrefillTimePerToken, perToken),
 	),
 	For: 2 * time.Minute,

@@ -1,4 +1,4 @@
-// Package slowstart detects a start that took much longer than others of its servers.
+// Package slowstart detects a start that took much longer than others of its job.
 package slowstart
 
 import (
@@ -10,8 +10,8 @@ import (
 var (
 	longer = &catalog.Threshold{
 		Name: "start_longer", Unit: indicator.Times, Default: 2.5,
-		Why: "a cold page cache doubles the time of a start; more is a download, a compilation or a disk " +
-			"that others were spared",
+		Why: "a cold page cache doubles the time of a start; more is a download, a compilation or a slow disk that " +
+			"other starts did not have",
 	}
 	minutes = &catalog.Threshold{
 		Name: "start_minutes", Unit: indicator.Seconds, Default: 120,
@@ -44,7 +44,7 @@ func refineFinding(p *catalog.Pass) {
 		" the quickest start of its job"
 	if took, ok := p.Measured(indicator.StartTook); ok {
 		if times, ok := p.Measured(indicator.StartAgainst); ok && times > 1 {
-			p.Reason("%s of it were spent on what the quickest was spared.",
+			p.Reason("The quickest start took %s less.",
 				indicator.FormatNumber(took*(1-1/times), indicator.Seconds))
 		}
 	}

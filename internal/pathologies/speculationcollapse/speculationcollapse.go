@@ -27,8 +27,8 @@ var (
 	mostIsLost = &catalog.Threshold{
 		Name: "speculation_lost", Unit: indicator.Ratio, Default: catalog.None,
 		Baseline: &catalog.Relative{Factor: 0.25, Offset: -0.05},
-		Why: "three quarters of the share are gone, where that was a fifth of the tokens and more: each of them " +
-			"takes a step of its own now, and the server has that much less to give",
+		Why: "three quarters of the share are gone, and they were a fifth of the tokens or more: each of these now " +
+			"takes a step of its own, and the server's capacity is that much lower",
 	}
 	tokensSlower = &catalog.Threshold{
 		Name: "speculated_slower", Unit: indicator.SecondsPerToken, Default: catalog.None,

@@ -44,7 +44,7 @@ var (
 	}
 )
 
-// Pathology is a start that does not come to its end.
+// Pathology is a start that does not finish.
 var Pathology = &catalog.Pathology{
 	ID:       "start-stuck",
 	Alert:    "StartStuck",

@@ -24,7 +24,7 @@ func refineFinding(p *catalog.Pass) {
 			indicator.FormatNumber(d, indicator.Seconds))
 	}
 	if n, ok := p.Measured(indicator.Replicas); ok && n > 1 {
-		p.Reason("The model has %s replicas; the others carry this one's load.", fmt.Sprint(catalog.Whole(n)))
+		p.Reason("The model has %s replicas; the others carry this one's load.", catalog.Whole(n))
 	}
 	p.Reroute("Take this replica out of the load balancer, if that has not noticed", "no client gets a connection "+
 		"error")

@@ -1,4 +1,4 @@
-// Package targetdown detects a server whose metrics cannot be had any more.
+// Package targetdown detects a server whose metrics page no longer answers.
 package targetdown
 
 import (
@@ -44,35 +44,33 @@ var (
 		Name: "lost_lingers", Unit: indicator.Seconds, Default: 15,
 		Why: "a terminated pod leaves discovery within seconds of its last scrape",
 	}
-	// lateUnheard is the same of a server whose pages took seconds while they came, or were lost
-	// now and then.
+	// lateUnheard is catalog.LongUnheard for a server whose pages took seconds before, or failed now and then.
 	lateUnheard = &catalog.Threshold{
 		Name: "unheard_while_late", Unit: indicator.Seconds, Default: 360,
 		Why: "six scrapes in a row at one a minute: if one scrape in five times out, four in a row fail once in six " +
 			"hundred times, and six once in sixteen thousand",
 	}
-	// pageLate is a page that came late.
 	pageLate = &catalog.Threshold{
 		Name: "page_late", Unit: indicator.Seconds, Default: 1,
 		Why: "/metrics takes 10 to 40 ms; if it took a second before, a timeout does not indicate a lost server",
 	}
-	twiceOften = &catalog.Threshold{
+	scrapedTwice = &catalog.Threshold{
 		Name: "scraped_twice", Unit: indicator.Seconds, Default: 17.5,
 		Why: "its last tokens lie within half a minute: a drain takes at least that long",
 	}
-	quarter = &catalog.Threshold{
+	scrapedFourTimes = &catalog.Threshold{
 		Name: "scraped_four_times", Unit: indicator.Seconds, Default: 5.5,
 		Why: "four scrapes in a row were refused within 20 s: a slow server does not refuse connections, so it does " +
 			"not matter that pages came and went before",
 	}
-	fourSeldom = &catalog.Threshold{
+	missedFour = &catalog.Threshold{
 		Name: "unheard_scraped_seldom", Unit: indicator.Seconds, Default: 110,
-		Why: "four scrapes in a row at one each 30 s, as a minute is at 15 s: two in a row of a page " +
-			"that is slow time out often",
+		Why: "four scrapes in a row at one each 30 s, as in a minute at 15 s: of a slow page, two in a row often " +
+			"time out",
 	}
 	restarted = &catalog.Threshold{
 		Name: "restart_takes", Unit: indicator.Seconds, Default: 240,
-		Why: "it has been down for four minutes: a server that is restarted is back by then",
+		Why: "it has been down for four minutes: after an intended restart a server is back by then",
 	}
 	startsSoon = &catalog.Threshold{
 		Name: "starts_soon", Unit: indicator.Seconds, Default: 120,
@@ -84,7 +82,7 @@ var (
 	}
 )
 
-// backByNow is a server that is away for longer than a restart that was meant takes.
+// backByNow holds once a server would be back after an intended restart.
 var backByNow = catalog.Above(indicator.Silence, restarted)
 
 // Pathology is a target that is down.
@@ -106,13 +104,13 @@ var Pathology = &catalog.Pathology{
 			)),
 			catalog.All(catalog.Guard(catalog.Below(indicator.FailedAfter, catalog.Refused)), catalog.Any(
 				catalog.All(catalog.Above(indicator.Silence, catalog.Unheard),
-					catalog.Guard(catalog.Below(indicator.BetweenScrapes, quarter))),
+					catalog.Guard(catalog.Below(indicator.BetweenScrapes, scrapedFourTimes))),
 				catalog.Above(indicator.Silence, catalog.LongUnheard),
 			)),
 			catalog.All(catalog.Above(indicator.Silence, catalog.LongUnheard),
 				catalog.Guard(catalog.Below(indicator.PageTook, pageLate)), catalog.Any(
-					catalog.Guard(catalog.Below(indicator.BetweenScrapes, twiceOften)),
-					catalog.Above(indicator.Silence, fourSeldom),
+					catalog.Guard(catalog.Below(indicator.BetweenScrapes, scrapedTwice)),
+					catalog.Above(indicator.Silence, missedFour),
 				)),
 			catalog.Above(indicator.Silence, lateUnheard),
 		),
@@ -126,7 +124,7 @@ var Pathology = &catalog.Pathology{
 				),
 			),
 		)},
-		// Whether it was drained after its last page, as in a rollout, no page says: the others serve meanwhile.
+		// No page shows whether the server was drained after its last scrape, as in a rollout: the others serve then.
 		{Severity: catalog.Ticket, While: catalog.Any(
 			catalog.Above(indicator.Silence, longGone),
 			catalog.All(catalog.Above(indicator.LastHeld, held),
@@ -134,7 +132,7 @@ var Pathology = &catalog.Pathology{
 				catalog.Above(indicator.LastHeldShare, catalog.InUse)),
 			catalog.All( // in use to the end
 				catalog.Above(indicator.LastWork, worked), catalog.Above(indicator.Silence, lingers),
-				catalog.Any(catalog.Below(indicator.BetweenScrapes, twiceOften), backByNow),
+				catalog.Any(catalog.Below(indicator.BetweenScrapes, scrapedTwice), backByNow),
 			),
 		)},
 		{

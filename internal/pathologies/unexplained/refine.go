@@ -10,11 +10,11 @@ import (
 
 const verify = "TTFT P95 and ITL are back to normal and within the objectives"
 
-// felt are the signals that users feel, with their objectives.
+// felt are the signals that users feel, with their limits.
 var felt = []struct {
-	signal, tail, half *indicator.Signal // P95, P90 and P50
-	promise            *catalog.Threshold
-	worse              *catalog.Threshold // nil: compared with the promise alone
+	signal, tail, half *indicator.Signal // P95, P90 and P50, or the nearest that there is
+	objective          *catalog.Threshold
+	worse              *catalog.Threshold // against normal
 }{
 	{indicator.TTFTP95, indicator.TTFTP90, indicator.TTFTP50, catalog.TTFTObjective, tailWorse},
 	{indicator.ITLP95, indicator.ITLMean, indicator.ITLP50, catalog.ITLObjective, streamWorse},
@@ -23,13 +23,13 @@ var felt = []struct {
 }
 
 func refineFinding(p *catalog.Pass) {
-	promised := findBrokenObjective(p)
-	less, who := findWorse(p)
+	missed := findBrokenObjective(p)
+	slower, who := findWorse(p)
 	if n, ok := p.Measured(indicator.FirstTokens); ok && who != "" {
 		p.Reason("It affects %s (%s in the window).", who, catalog.Requests(n))
 	}
 	var parts []string
-	for _, part := range []string{promised, less} {
+	for _, part := range []string{missed, slower} {
 		if part != "" && (len(parts) == 0 || !strings.HasPrefix(part, strings.SplitN(parts[0], " is ", 2)[0])) {
 			parts = append(parts, part)
 		}
@@ -62,14 +62,14 @@ func refineFinding(p *catalog.Pass) {
 	})
 }
 
-// findBrokenObjective words the first objective that is not met, "" if all are.
+// findBrokenObjective describes the first objective that is not met, or returns "".
 func findBrokenObjective(p *catalog.Pass) string {
 	for _, f := range felt {
-		if f.promise == nil {
+		if f.objective == nil {
 			continue
 		}
-		broken, evidence := catalog.Breached(f.signal, f.promise).Eval(p)
-		if e := evidence[0]; broken == catalog.True {
+		breached, evidence := catalog.Breached(f.signal, f.objective).Eval(p)
+		if e := evidence[0]; breached == catalog.True {
 			return fmt.Sprintf("%s is %s, over the objective of %s (%s)", f.signal.Title,
 				indicator.Format(e.Value, f.signal.Unit), indicator.FormatNumber(e.Threshold, f.signal.Unit), e.Source)
 		}
@@ -77,8 +77,8 @@ func findBrokenObjective(p *catalog.Pass) string {
 	return ""
 }
 
-// findWorse words the first signal that is worse than normal, and how many requests feel it.
-func findWorse(p *catalog.Pass) (less, who string) {
+// findWorse describes the first signal that is worse than normal, and how many requests it affects.
+func findWorse(p *catalog.Pass) (what, who string) {
 	above := func(s *indicator.Signal, t *catalog.Threshold) bool {
 		truth, _ := catalog.Above(s, t).Eval(p)
 		return truth == catalog.True

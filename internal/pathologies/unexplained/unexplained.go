@@ -1,5 +1,5 @@
-// Package unexplained detects users who are worse off than normal, or than they were
-// promised, while no cause of the catalogue fits.
+// Package unexplained detects latency that is worse than normal, or than its objective, while no cause of the catalogue
+// fits.
 package unexplained
 
 import (
@@ -57,9 +57,8 @@ var worse = catalog.All(
 	),
 )
 
-// broken holds while one request in twenty, of many, misses its objective. far holds while so many miss it that no
-// stall of some seconds explains it: one in ten, or of few requests every second one.
 var (
+	// broken holds while one request in twenty misses its objective, of sixty or more.
 	broken = catalog.All(
 		catalog.Guard(catalog.Above(indicator.FirstTokens, manyRequests)),
 		catalog.Any(
@@ -68,6 +67,8 @@ var (
 			catalog.Breached(indicator.E2EP95, catalog.E2EObjective),
 		),
 	)
+	// far holds while so many requests miss their objective that no stall of some seconds explains it: one in ten of
+	// sixty or more, or every second one of ten or more.
 	far = catalog.Any(
 		catalog.All(
 			catalog.Guard(catalog.Above(indicator.FirstTokens, manyRequests)),
@@ -85,7 +86,7 @@ var (
 	)
 )
 
-// Pathology is users who are hurt without a cause that is known.
+// Pathology is latency that is bad without a known cause.
 var Pathology = &catalog.Pathology{
 	ID:                "unexplained",
 	Alert:             "Unexplained",
@@ -98,9 +99,8 @@ var Pathology = &catalog.Pathology{
 	For:               10 * time.Minute,
 	ExplainedBy: []string{
 		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
-		"replica-imbalance",
-		"gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
-		"saturation", "slow-decode", "slow-prefill", "workload-shift",
+		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation",
+		"concurrency-limit", "saturation", "slow-decode", "slow-prefill", "workload-shift",
 	},
 	Refine: refineFinding,
 	Panel:  302,

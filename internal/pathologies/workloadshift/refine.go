@@ -18,7 +18,7 @@ func refineFinding(p *catalog.Pass) {
 	p.Observe("What users notice", indicator.TTFTP95, indicator.E2EMean)
 	p.ShedQueue("TTFT P95 returns to normal")
 	if g, ok := p.Grown(indicator.ComputedTokens); ok && g > 1.3 {
-		longerPrompts(p)
+		addPromptFixes(p)
 	}
 	scaleReplicas(p)
 	if g, ok := p.Grown(indicator.OutputTokens); ok && g > 1.3 {
@@ -43,8 +43,8 @@ func refineFinding(p *catalog.Pass) {
 	}
 }
 
-// longerPrompts words longer prompts, whose prefill takes longer on any number of replicas.
-func longerPrompts(p *catalog.Pass) {
+// addPromptFixes adds fixes for longer prompts, whose prefill takes longer on any number of replicas.
+func addPromptFixes(p *catalog.Pass) {
 	p.Observe("More replicas shorten the wait, not a prompt's own prefill", indicator.PrefillTimeMean,
 		indicator.QueueTimeMean)
 	const verify = "TTFT P50 meets what was agreed on for prompts of this length"
@@ -79,8 +79,8 @@ func listChanges(p *catalog.Pass) []string {
 	return parts
 }
 
-// scaleReplicas multiplies the factors of the two kinds of work and takes the larger
-// product: prefill and decode share the engine's time in unknown proportion.
+// scaleReplicas proposes replicas for the kind of work that grew most, prefill or decode: they share the engine's time
+// in unknown proportion.
 func scaleReplicas(p *catalog.Pass) {
 	rate, ok := p.Grown(indicator.FirstTokenRate)
 	if !ok {
@@ -116,8 +116,8 @@ func scaleReplicas(p *catalog.Pass) {
 		Summary: fmt.Sprintf("If this traffic is here to stay and requests queue, run at most %s as many replicas",
 			indicator.FormatNumber(worst, indicator.Times)),
 		Replicas: int(math.Ceil(worst)),
-		Arithmetic: append(lines, fmt.Sprintf("the larger of them = %s is an upper bound: replicas that were "+
-			"not busy before need less", indicator.FormatNumber(worst, indicator.Times))),
+		Arithmetic: append(lines, fmt.Sprintf("the larger of them = %s is an upper bound: replicas that had room "+
+			"before need less", indicator.FormatNumber(worst, indicator.Times))),
 		Tradeoff: "more GPUs",
 		Verify:   "mean queue time returns to normal on each replica",
 	})

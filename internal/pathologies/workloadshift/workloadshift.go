@@ -1,5 +1,5 @@
-// Package workloadshift detects that users wait because they ask for more: longer
-// prompts, longer answers, more requests, less reuse, at unchanged cost per unit.
+// Package workloadshift detects that users wait because they ask for more: longer prompts, longer answers, more
+// requests, less reuse, at unchanged cost per unit.
 package workloadshift
 
 import (

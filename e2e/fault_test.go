@@ -16,8 +16,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// A Fault hurts one server. It starts with its phase, After seconds later, and
-// is undone when its phase ends.
+// A Fault hurts one server. It starts After seconds after its phase begins, and is undone when the phase ends.
 type Fault struct {
 	What   string  `json:"what"`
 	Target string  `json:"target"`
@@ -26,7 +25,7 @@ type Fault struct {
 	inject func(context.Context, *Server) error
 }
 
-// UnmarshalJSON reads a fault as a truth describes it, or as a scenario asks for it: by its name.
+// UnmarshalJSON reads a fault from a truth, which describes it, or from a scenario, which names it.
 func (f *Fault) UnmarshalJSON(text []byte) error {
 	type described Fault
 	var asked struct {
@@ -63,12 +62,12 @@ func (f *Fault) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Hang stops the engine cores with SIGSTOP: the API server goes on answering.
+// Hang stops the engine cores with SIGSTOP. The API server still answers.
 func Hang(target string, after float64) Fault {
 	return hang("engine core stopped with SIGSTOP", target, after, "VLLM::EngineCore")
 }
 
-// HangRank stops the engine core of the first data-parallel rank alone.
+// HangRank stops only the engine core of the first data-parallel rank.
 func HangRank(target string, after float64) Fault {
 	return hang("engine core of data-parallel rank 0 stopped with SIGSTOP", target, after, "VLLM::EngineCore_DP0")
 }
@@ -88,8 +87,8 @@ func hang(what, target string, after float64, process string) Fault {
 	}}
 }
 
-// Freeze stops the API server with SIGSTOP: connections are taken and nothing
-// is answered, /metrics neither. The engine goes on with what it has.
+// Freeze stops the API server with SIGSTOP: connections are accepted and nothing is answered, not even /metrics. The
+// engine continues with the requests that it holds.
 func Freeze(target string, after float64) Fault {
 	return Fault{"API server stopped with SIGSTOP", target, after, func(ctx context.Context, s *Server) error {
 		pids := []int{s.cmd.Process.Pid}
@@ -102,36 +101,35 @@ func Freeze(target string, after float64) Fault {
 	}}
 }
 
-// Neighbours puts n busy loops beside the server, on the cores and with the
-// priority that it has.
+// Neighbours runs n busy loops beside the server, on the same cores and with the same priority.
 func Neighbours(target string, n int) Fault {
-	return Fault{fmt.Sprintf("%d busy loops on the same cores", n), target, 0, func(ctx context.Context, s *Server) error {
-		argv := append(slices.Clone(s.launcher.Prefix), "sh", "-c", "while :; do :; done")
-		runtime.LockOSThread() // Pdeathsig means the thread that starts the loops
-		defer runtime.UnlockOSThread()
-		var loops []*exec.Cmd
-		var err error
-		for range n {
-			loop := exec.Command(argv[0], argv[1:]...)
-			loop.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-			if err = loop.Start(); err != nil {
-				break
+	return Fault{fmt.Sprintf("%d busy loops on the same cores", n), target, 0,
+		func(ctx context.Context, s *Server) error {
+			argv := append(slices.Clone(s.launcher.Prefix), "sh", "-c", "while :; do :; done")
+			runtime.LockOSThread() // Pdeathsig refers to the thread that starts the loops
+			defer runtime.UnlockOSThread()
+			var loops []*exec.Cmd
+			var err error
+			for range n {
+				loop := exec.Command(argv[0], argv[1:]...)
+				loop.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+				if err = loop.Start(); err != nil {
+					break
+				}
+				loops = append(loops, loop)
 			}
-			loops = append(loops, loop)
-		}
-		if err == nil {
-			<-ctx.Done()
-		}
-		for _, loop := range loops {
-			_ = loop.Process.Kill()
-			_ = loop.Wait()
-		}
-		return err
-	}}
+			if err == nil {
+				<-ctx.Done()
+			}
+			for _, loop := range loops {
+				_ = loop.Process.Kill()
+				_ = loop.Wait()
+			}
+			return err
+		}}
 }
 
-// Throttle makes the model run only a part of the time, as a slow or shared
-// device does: it stops and continues the processes that run it, in turn.
+// Throttle slows the model as a slow or shared device does: it stops and continues the processes that run it, in turn.
 func Throttle(target string, stopped, running time.Duration) Fault {
 	what := fmt.Sprintf("model stopped for %v of every %v with SIGSTOP", stopped, stopped+running)
 	return Fault{what, target, 0, func(ctx context.Context, s *Server) error {
@@ -167,21 +165,22 @@ func Crash(target string, after float64) Fault {
 
 // Down kills the whole server.
 func Down(target string, after float64) Fault {
-	return Fault{"server killed with SIGKILL", target, after, func(_ context.Context, s *Server) error { return s.Kill() }}
+	return Fault{"server killed with SIGKILL", target, after,
+		func(_ context.Context, s *Server) error { return s.Kill() }}
 }
 
-// Restart kills the whole server and starts it again; it lasts until the
-// server answers /health.
+// Restart kills the whole server and starts it again. It ends when the server answers /health.
 func Restart(target string, after float64) Fault {
-	return Fault{"server killed with SIGKILL and started again", target, after, func(ctx context.Context, s *Server) error {
-		if err := s.Kill(); err != nil {
-			return err
-		}
-		if err := s.spawn(); err != nil {
-			return err
-		}
-		return s.waitReady(ctx)
-	}}
+	return Fault{"server killed with SIGKILL and started again", target, after,
+		func(ctx context.Context, s *Server) error {
+			if err := s.Kill(); err != nil {
+				return err
+			}
+			if err := s.spawn(); err != nil {
+				return err
+			}
+			return s.waitReady(ctx)
+		}}
 }
 
 // kill sends a signal to every process.

@@ -25,7 +25,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 )
 
-// volatile is what differs between two answers to the same request.
+// volatile matches what differs between two answers to the same request.
 var volatile = regexp.MustCompile(`"(created|created_at)":\s*\d+|(chatcmpl|cmpl|chatcmpl-tool|call|resp|msg)[-_][0-9a-zA-Z-]+`)
 
 // TestGatewayIsInvisible asks a real vLLM server directly and through the gateway:
@@ -61,8 +61,7 @@ func TestGatewayIsInvisible(t *testing.T) {
 			"tokenize":   {"/tokenize", `{"model":"tiny","prompt":"Hello"}`},
 			"unknown":    {"/v1/nothing", `{}`},
 		} {
-			// A server that is behind puts two tokens into one event, so an answer that
-			// differs is asked for again.
+			// A busy server may put two tokens into one event, so a different answer is requested again.
 			want, got := fetch(t, s.URL()+req.path, req.body), fetch(t, gateway+req.path, req.body)
 			for try := 0; try < 3 && want != got; try++ {
 				want, got = fetch(t, s.URL()+req.path, req.body), fetch(t, gateway+req.path, req.body)
@@ -85,7 +84,8 @@ func TestGatewayIsInvisible(t *testing.T) {
 		if js == "" {
 			t.Skip("SIXTY_OPENAI_JS does not name a directory with node_modules/openai")
 		}
-		compareClients(t, ctx, s.URL(), gateway, []string{"NODE_PATH=" + filepath.Join(js, "node_modules")}, "node", "clients/openai_client.cjs")
+		compareClients(t, ctx, s.URL(), gateway, []string{"NODE_PATH=" + filepath.Join(js, "node_modules")}, "node",
+			"clients/openai_client.cjs")
 	})
 }
 
@@ -107,7 +107,7 @@ func compareClients(t *testing.T, ctx context.Context, direct, gateway string, e
 		t.Fatalf("the client did little:\n%s", want)
 	}
 	got := run(gateway)
-	for try := 0; try < 3 && want != got; try++ { // as with the bytes
+	for try := 0; try < 3 && want != got; try++ { // as for the bytes
 		want, got = run(direct), run(gateway)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -132,8 +132,8 @@ func fetch(t *testing.T, url, body string) answered {
 	return answered{resp.StatusCode, resp.Header.Get("Content-Type"), volatile.ReplaceAllString(string(b), "…")}
 }
 
-// cancellations has impatient clients more than the server has seats, diagnoses
-// meanwhile, and shows the corrected percentiles beside the engine's.
+// cancellations runs more impatient clients than the server's batch holds, diagnoses meanwhile, and prints the corrected
+// percentiles beside the engine's.
 func cancellations(t *testing.T, ctx context.Context, bin, server, gateway, admin string) {
 	load, stop := context.WithTimeout(ctx, 40*time.Second)
 	defer stop()
@@ -148,7 +148,8 @@ func cancellations(t *testing.T, ctx context.Context, bin, server, gateway, admi
 				}
 				one, leave := context.WithTimeout(load, patience)
 				body := fmt.Sprintf(`{"model":"tiny","prompt":"%s","max_tokens":60,"ignore_eos":true,"stream":true}`, strings.Repeat("word ", 20+rng.IntN(600)))
-				req, err := http.NewRequestWithContext(one, http.MethodPost, gateway+"/v1/completions", strings.NewReader(body))
+				req, err := http.NewRequestWithContext(one, http.MethodPost, gateway+"/v1/completions",
+					strings.NewReader(body))
 				if err != nil {
 					t.Error(err)
 				}
@@ -162,18 +163,20 @@ func cancellations(t *testing.T, ctx context.Context, bin, server, gateway, admi
 		})
 	}
 	sleep(load, 5*time.Second)
-	out, err := exec.CommandContext(ctx, bin, "diagnose", server, "--gateway", admin, "--duration", "25s", "--full").CombinedOutput()
+	out, err := exec.CommandContext(ctx, bin, "diagnose", server, "--gateway", admin, "--duration", "25s",
+		"--full").CombinedOutput()
 	stop()
 	wg.Wait()
 	_, section, ok := strings.Cut(string(out), "AT THE GATEWAY")
-	if !ok || !strings.Contains(section, "TTFT mean at the gateway") || !strings.Contains(section, "E2E mean at the gateway") {
+	if !ok || !strings.Contains(section, "TTFT mean at the gateway") ||
+		!strings.Contains(section, "E2E mean at the gateway") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	section, _, _ = strings.Cut(section, "\n\n")
 	t.Logf("AT THE GATEWAY%s", section)
 }
 
-// freePort returns an address that nobody listens at.
+// freePort returns an address at which nothing listens.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -182,12 +185,12 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// startGateway runs the gateway until the test's end, and returns the addresses of
-// both of its listeners.
+// startGateway runs the gateway until the end of the test, and returns the addresses of both listeners.
 func startGateway(t *testing.T, bin, upstream string) (clients, admin string) {
 	t.Helper()
 	addr, adminAddr := freePort(t), freePort(t)
-	cmd := exec.Command(bin, "gateway", "--upstream", upstream, "--listen", addr, "--admin", adminAddr, "--drain-timeout", "5s")
+	cmd := exec.Command(bin, "gateway", "--upstream", upstream, "--listen", addr, "--admin", adminAddr,
+		"--drain-timeout", "5s")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	must.Succeed(t, cmd.Start())

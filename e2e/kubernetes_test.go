@@ -18,16 +18,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 )
 
-// cluster is a Kubernetes API server without machines: discovery, rights and validation are real, pods run nowhere.
+// cluster is a Kubernetes API server without nodes: discovery, RBAC and validation are real, and no pod runs.
 type cluster struct {
 	t   *testing.T
 	dir string
 	bin string
 }
 
-// TestKubernetes applies the chart and the manifests to a real API server, and lets the monitor find pods there with
-// the rights that the chart gives it, and with one right missing. It wants SIXTY_BIN, and SIXTY_KUBERNETES with a
-// directory that holds etcd, kube-apiserver, kubectl, helm, and crd/ of the Prometheus operator.
+// TestKubernetes applies the chart and the manifests to a real API server, and lets the monitor find pods there with the
+// permissions that the chart gives it, and with one missing. It needs SIXTY_BIN, and SIXTY_KUBERNETES: a directory with
+// etcd, kube-apiserver, kubectl, helm, and crd/ of the Prometheus operator.
 func TestKubernetes(t *testing.T) {
 	bin, tools := os.Getenv("SIXTY_BIN"), os.Getenv("SIXTY_KUBERNETES")
 	if bin == "" || tools == "" {
@@ -63,11 +63,13 @@ func TestKubernetes(t *testing.T) {
 		c.kubectl("", "-n", "inference", "patch", "pod", pod.name, "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Running","podIP":"127.0.0.1"}}`)
 	}
 	monitor := func() string {
-		out, _ := exec.CommandContext(t.Context(), bin, "serve", "--kubernetes", "--kubeconfig", c.config("of-the-monitor"), "--dry-run").CombinedOutput()
+		out, _ := exec.CommandContext(t.Context(), bin, "serve", "--kubernetes", "--kubeconfig",
+			c.config("of-the-monitor"), "--dry-run").CombinedOutput()
 		return string(out)
 	}
 	found := monitor()
-	for _, want := range []string{"Targets: 2 of 3", "http://127.0.0.1:28000/metrics", "http://127.0.0.1:28001/metrics", "inference/web-0, container c, image nginx:1.29"} {
+	for _, want := range []string{"Targets: 2 of 3", "http://127.0.0.1:28000/metrics", "http://127.0.0.1:28001/metrics",
+		"inference/web-0, container c, image nginx:1.29"} {
 		if !strings.Contains(found, want) {
 			t.Errorf("%q is missing in\n%s", want, found)
 		}
@@ -83,15 +85,21 @@ func startCluster(t *testing.T, bin string) *cluster {
 	c := &cluster{t, t.TempDir(), bin}
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	must.Succeed(t, err)
-	c.write("sa.key", string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})))
+	c.write("sa.key", string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY",
+		Bytes: x509.MarshalPKCS1PrivateKey(key)})))
 	c.write("tokens.csv", "of-the-admin,admin,1,\"system:masters\"\nof-the-monitor,system:serviceaccount:ops:watch,2,\"system:serviceaccounts\"\n")
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	c.start(ctx, "etcd", "--data-dir", c.path("etcd"), "--listen-client-urls", "http://127.0.0.1:23790", "--advertise-client-urls", "http://127.0.0.1:23790", "--listen-peer-urls", "http://127.0.0.1:23800")
-	c.start(ctx, "kube-apiserver", "--etcd-servers=http://127.0.0.1:23790", "--secure-port=26443", "--bind-address=127.0.0.1", "--cert-dir="+c.path("certs"),
+	c.start(ctx, "etcd", "--data-dir", c.path("etcd"), "--listen-client-urls", "http://127.0.0.1:23790",
+		"--advertise-client-urls", "http://127.0.0.1:23790", "--listen-peer-urls", "http://127.0.0.1:23800")
+	c.start(ctx, "kube-apiserver", "--etcd-servers=http://127.0.0.1:23790", "--secure-port=26443",
+		"--bind-address=127.0.0.1", "--cert-dir="+c.path("certs"),
 		"--service-account-issuer=https://k", "--service-account-key-file="+c.path("sa.key"), "--service-account-signing-key-file="+c.path("sa.key"),
 		"--token-auth-file="+c.path("tokens.csv"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24")
-	polltest.Until(t, "the API server is ready", func() bool { _, err := c.run("", "get", "--raw", "/readyz"); return err == nil })
+	polltest.Until(t, "the API server is ready", func() bool {
+		_, err := c.run("", "get", "--raw", "/readyz")
+		return err == nil
+	})
 	return c
 }
 
@@ -106,21 +114,22 @@ func (c *cluster) start(ctx context.Context, name string, args ...string) {
 	c.t.Helper()
 	path := filepath.Join(c.bin, name)
 	if _, err := os.Stat(path); err != nil {
-		path = name // of the system
+		path = name // installed on the system
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
 	must.Succeed(c.t, cmd.Start())
 	c.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 }
 
-// config is a kubeconfig of who has the token.
+// config returns a kubeconfig for the holder of a token.
 func (c *cluster) config(token string) string {
 	return c.write(token+".yaml", `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}],
 		clusters: [{name: c, cluster: {server: "https://127.0.0.1:26443", insecure-skip-tls-verify: true}}], users: [{name: u, user: {token: `+token+`}}]}`)
 }
 
 func (c *cluster) run(input string, args ...string) (string, error) {
-	cmd := exec.Command(filepath.Join(c.bin, "kubectl"), append([]string{"--kubeconfig", c.config("of-the-admin")}, args...)...)
+	cmd := exec.Command(filepath.Join(c.bin, "kubectl"), append([]string{"--kubeconfig", c.config("of-the-admin")},
+		args...)...)
 	cmd.Stdin = strings.NewReader(input)
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -17,8 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// A liveCase runs the command while a scenario plays. It is the place to say
-// what the product must answer, and how soon: add a line per promise.
+// A liveCase runs a command while a scenario plays, and says what it must answer, and how soon.
 type liveCase struct {
 	scenario string
 	phase    string   // run in this phase …
@@ -38,8 +37,8 @@ var liveCases = []liveCase{
 	{"replica-imbalance", "sick", 15, []string{"diagnose", "--output", "json", "URLS"}, 60, []string{"replica-imbalance"}},
 }
 
-// TestLive plays scenarios and runs the product against the servers meanwhile.
-// SIXTY_BIN names the binary; without it the test skips.
+// TestLive plays scenarios and meanwhile runs the product against the servers. SIXTY_BIN names the binary; without it the
+// test skips.
 func TestLive(t *testing.T) {
 	bin := product(t)
 	fl := newFleet(t)
@@ -50,13 +49,14 @@ func TestLive(t *testing.T) {
 		}
 		t.Run(sc.Name, func(t *testing.T) {
 			d := newDriver(fl.serve(t, &sc), sc.seed())
-			err := play(fl.ctx, &sc, d, filepath.Join(fl.scratch, "live", sc.Name), newTruth(&sc), func(ctx context.Context, phase int) {
-				for _, c := range cases {
-					if sc.Phases[phase].Name == c.phase && sleep(ctx, seconds(c.after)) {
-						c.check(ctx, t, bin, d.servers)
+			err := play(fl.ctx, &sc, d, filepath.Join(fl.scratch, "live", sc.Name), newTruth(&sc),
+				func(ctx context.Context, phase int) {
+					for _, c := range cases {
+						if sc.Phases[phase].Name == c.phase && sleep(ctx, seconds(c.after)) {
+							c.check(ctx, t, bin, d.servers)
+						}
 					}
-				}
-			})
+				})
 			must.Succeed(t, err)
 		})
 	}
@@ -93,7 +93,8 @@ func (c *liveCase) check(ctx context.Context, t *testing.T, bin string, servers 
 		t.Errorf("%s, %s: exit code %d, no diagnosis: %v\n%s", c.scenario, c.phase, code, err, errs.Bytes())
 		return
 	}
-	t.Logf("%s, %s: %s after %v, exit code %d", c.scenario, c.phase, got.Verdict.ID, time.Since(begin).Round(time.Millisecond), code)
+	t.Logf("%s, %s: %s after %v, exit code %d", c.scenario, c.phase, got.Verdict.ID,
+		time.Since(begin).Round(time.Millisecond), code)
 	if !slices.Contains(c.want, got.Verdict.ID) {
 		t.Errorf("%s, %s: verdict %q, want one of %q", c.scenario, c.phase, got.Verdict.ID, c.want)
 	}

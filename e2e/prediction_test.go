@@ -25,8 +25,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// The server that thrashes, and what it is asked for: as in the scenario
-// thrashing-deep.
+// The thrashing server and its load are those of the scenario thrashing-deep.
 var (
 	thrashingArgs = "--max-model-len 1024 --block-size 16 --max-num-seqs 16 --num-gpu-blocks-override 160"
 	thrashingLoad = clients(14, uniform(100, 140), uniform(350, 450))
@@ -37,8 +36,7 @@ const (
 	measureLoad = 60.0
 )
 
-// A trial is a fix that is applied to the thrashing server, or what has the same
-// effect on one machine.
+// A trial is a fix that is applied to the thrashing server, or what has the same effect on one machine.
 type trial struct {
 	name  string
 	fix   string // begins the fix's summary
@@ -54,7 +52,7 @@ var trials = []trial{
 		return thrashingArgs, t
 	}},
 	{"as recommended: another --max-num-seqs", "Lower --max-num-seqs", func(cs []change) (string, Traffic) {
-		args := thrashingArgs // of a repeated flag vLLM takes the last
+		args := thrashingArgs // if a flag is repeated, vLLM takes the last
 		for _, c := range cs {
 			args += " " + c.Flag + " " + c.To
 		}
@@ -65,7 +63,7 @@ var trials = []trial{
 	}},
 }
 
-// A page has what of a diagnosis the comparison needs.
+// A page has the fields of a diagnosis that the comparison needs.
 type predictedPage struct {
 	Verdict  struct{ ID string }
 	Window   struct{ From, To time.Time }
@@ -89,10 +87,9 @@ type predictedFix struct {
 	}
 }
 
-// TestFixIsWorthItsPrediction lets a real server thrash, asks the product for the
-// fix and its prediction, applies it, drives the same load again, and puts what is
-// measured then beside what was predicted. SIXTY_BIN names the binary; SIXTY_RUNS
-// how often (default 1).
+// TestFixIsWorthItsPrediction lets a real server thrash, asks the product for a fix and its prediction, applies the fix,
+// drives the same load again, and compares the measurement with the prediction. SIXTY_BIN names the binary, SIXTY_RUNS the
+// number of runs (1 by default).
 func TestFixIsWorthItsPrediction(t *testing.T) {
 	bin := product(t)
 	runs := 1
@@ -114,9 +111,8 @@ func TestFixIsWorthItsPrediction(t *testing.T) {
 	}
 }
 
-// compareTrial applies a fix and prints the table of it: the window that was
-// diagnosed, its simulation, the minute after it, a minute with the fix, and what was
-// predicted of that.
+// compareTrial applies a fix and prints a table: the diagnosed window, its simulation, the minute after it, a minute with
+// the fix, and the prediction of that.
 func compareTrial(t *testing.T, fl *fleet, tr *trial, page *predictedPage, now map[string]float64, seed uint64) {
 	t.Helper()
 	for _, f := range page.Findings[0].Fixes {
@@ -131,10 +127,11 @@ func compareTrial(t *testing.T, fl *fleet, tr *trial, page *predictedPage, now m
 		then := driven(t, fl, args, load, seed, nil)
 		share := 1.0
 		if tr.fix == "If this traffic is here to stay, add 3 replicas" {
-			share = 14.0 / 4 // of what one of them does, all do
+			share = 14.0 / 4 // the fleet does so many times what one server does
 		}
 		var b strings.Builder
-		fmt.Fprintf(&b, "%s\n%s\n%-22s %10s %10s %10s %10s %24s %10s\n", f.Summary, tr.name, "", "window", "simulated", "a minute", "then", "predicted", "off")
+		fmt.Fprintf(&b, "%s\n%s\n%-22s %10s %10s %10s %10s %24s %10s\n", f.Summary, tr.name, "", "window", "simulated",
+			"a minute", "then", "predicted", "off")
 		for _, e := range f.Predicted.Effects {
 			got, ok := then[e.Signal]
 			if !ok {
@@ -152,7 +149,8 @@ func compareTrial(t *testing.T, fl *fleet, tr *trial, page *predictedPage, now m
 			if e.Measured != nil {
 				window = *e.Measured
 			}
-			fmt.Fprintf(&b, "%-22s %10.4g %10.4g %10.4g %10.4g %10.4g (%.4g-%.4g) %+7.1f %%\n", e.Signal, window, e.Before.Value, was, got, e.After.Value, e.After.Low, e.After.High, percentOff(e.After.Value, got))
+			fmt.Fprintf(&b, "%-22s %10.4g %10.4g %10.4g %10.4g %10.4g (%.4g-%.4g) %+7.1f %%\n", e.Signal, window,
+				e.Before.Value, was, got, e.After.Value, e.After.Low, e.After.High, percentOff(e.After.Value, got))
 			checkEffect(t, e.Signal, e.After.Value, got)
 		}
 		for _, c := range f.Predicted.Caveats {
@@ -171,8 +169,8 @@ func percentOff(predicted, measured float64) float64 {
 	return 100 * (predicted/measured - 1)
 }
 
-// checkEffect holds a prediction to what it is for: throughput and the time of an
-// answer within a quarter, on a machine that others use too.
+// checkEffect checks that throughput and the time of an answer were predicted within a quarter. Others use the machine
+// too.
 func checkEffect(t *testing.T, signal string, predicted, measured float64) {
 	t.Helper()
 	if signal != "generation_token_rate" && signal != "e2e_mean" {
@@ -204,8 +202,8 @@ func diagnosed(ctx context.Context, t *testing.T, bin string, s *Server) (page p
 	return page
 }
 
-// driven serves a configuration, drives a load, lets the product look when it has
-// settled, and returns what the server's metrics gained in the time after that.
+// driven starts a server with a configuration, drives a load, runs the product once it has settled, and returns the
+// increase of the server's metrics after that.
 func driven(t *testing.T, fl *fleet, args string, load Traffic, seed uint64, look func(context.Context, *Server)) map[string]float64 {
 	t.Helper()
 	servers := fl.serve(t, &Scenario{Servers: []string{args}})
@@ -247,14 +245,15 @@ func families(t *testing.T, s *Server) map[string]*dto.MetricFamily {
 	return f
 }
 
-// gained makes the signals of what counters and histograms gained.
+// gained computes the signals from the increase of counters and histograms.
 func gained(from, to map[string]*dto.MetricFamily, length float64) map[string]float64 {
 	grew := func(name string) float64 { return total(to, name) - total(from, name) }
 	out := map[string]float64{
 		"generation_token_rate": grew("vllm:generation_tokens_total") / length,
 		"preemptions":           grew("vllm:num_preemptions_total") / length, // a second; of a window where they are compared
 	}
-	for signal, family := range map[string]string{"ttft": "vllm:time_to_first_token_seconds", "itl": "vllm:inter_token_latency_seconds", "e2e": "vllm:e2e_request_latency_seconds"} {
+	for signal, family := range map[string]string{"ttft": "vllm:time_to_first_token_seconds",
+		"itl": "vllm:inter_token_latency_seconds", "e2e": "vllm:e2e_request_latency_seconds"} {
 		a, b := histogramOf(from[family]), histogramOf(to[family])
 		count := b.count - a.count
 		if count == 0 {
@@ -287,7 +286,7 @@ func histogramOf(f *dto.MetricFamily) buckets {
 	return b
 }
 
-// bucketQuantile is PromQL's histogram_quantile of what was gained.
+// bucketQuantile is PromQL's histogram_quantile of the increase.
 func bucketQuantile(q float64, a, b buckets) float64 {
 	var bounds []float64
 	for le := range b.at {
@@ -307,7 +306,7 @@ func bucketQuantile(q float64, a, b buckets) float64 {
 	return lower
 }
 
-// reason says why there is no prediction.
+// reason returns why there is no prediction.
 func reason(p *predictedFix) string {
 	if p == nil || p.Reason == nil {
 		return "none was asked for"

@@ -21,14 +21,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 )
 
-// What is promised of a Prometheus that scrapes and evaluates every
-// prometheusInterval.
+// The goals with a Prometheus server that scrapes and evaluates every prometheusInterval.
 const (
 	prometheusInterval = 15 * time.Second
 	rightWithin        = 60 * time.Second
-	// activeWithin is how long after its onset a fault is an active alert: the slowest
-	// condition is of a queue that was there for 70 % of a minute, and a scrape and an
-	// evaluation come on top.
+	// activeWithin is how long after its onset a fault must be an active alert: the slowest condition is a queue during
+	// 70 % of a minute, and a scrape and an evaluation come on top.
 	activeWithin = 75 * time.Second
 )
 
@@ -39,7 +37,7 @@ type prometheusCase struct {
 	waits     time.Duration // the alert's "for"
 }
 
-// healthyTime is how long all is well before a fault.
+// healthyTime is the length of the healthy phase before a fault, in seconds.
 const healthyTime = 180
 
 var prometheusCases = []prometheusCase{
@@ -49,20 +47,23 @@ var prometheusCases = []prometheusCase{
 		}}, "engine-hung", 0,
 	},
 	{
-		Scenario{Name: "kv-cache-thrashing", Servers: []string{smallKV}, Accept: []string{"kv-cache-thrashing"}, Phases: []Phase{
-			healthy(healthyTime, light(1.2)), sick("kv-cache-thrashing", 210, nil, clients(14, uniform(100, 140), uniform(350, 450))),
-		}}, "kv-cache-thrashing", time.Minute,
+		Scenario{Name: "kv-cache-thrashing", Servers: []string{smallKV}, Accept: []string{"kv-cache-thrashing"},
+			Phases: []Phase{
+				healthy(healthyTime, light(1.2)), sick("kv-cache-thrashing", 210, nil,
+					clients(14, uniform(100, 140), uniform(350, 450))),
+			}}, "kv-cache-thrashing", time.Minute,
 	},
 	{
-		Scenario{Name: "saturation", Servers: []string{roomy}, Accept: []string{"saturation", "concurrency-limit"}, Phases: []Phase{
-			// Four clients for each seat: a queue whatever the machine's pace.
-			healthy(healthyTime, chat(3)), sick("saturation", 210, nil, clients(64, lognormal(300, 0.4, 60, 900), lognormal(160, 0.4, 24, 400))),
-		}}, "saturation", time.Minute,
+		Scenario{Name: "saturation", Servers: []string{roomy}, Accept: []string{"saturation", "concurrency-limit"},
+			Phases: []Phase{
+				// Four clients for each request of the batch: a queue, however fast the machine is.
+				healthy(healthyTime, chat(3)), sick("saturation", 210, nil,
+					clients(64, lognormal(300, 0.4, 60, 900), lognormal(160, 0.4, 24, 400))),
+			}}, "saturation", time.Minute,
 	},
 }
 
-// healthyHour is what a server sees in a day, within its means, in an hour: nobody is to
-// be woken.
+// healthyHour is a day's traffic within the server's capacity, in an hour: no alert may fire.
 var healthyHour = Scenario{
 	Name: "healthy-hour", Servers: []string{roomy}, Accept: []string{"healthy"},
 	Phases: []Phase{
@@ -79,25 +80,24 @@ var healthyHour = Scenario{
 	},
 }
 
-// TestHealthyHour asks a real Prometheus about a real vLLM under mixed healthy load
-// every 15 s, for an hour: no verdict and no alert is a page or a ticket.
+// TestHealthyHour diagnoses a real vLLM under mixed healthy load through a real Prometheus, every 15 s for an hour: no
+// verdict and no alert may be a page or a ticket.
 func TestHealthyHour(t *testing.T) {
 	bin := product(t, "prometheus")
 	fl := newFleet(t)
 	w, d := watching(t, fl, &healthyHour, bin)
-	err := play(fl.ctx, &healthyHour, d, filepath.Join(fl.scratch, "hour"), newTruth(&healthyHour), func(ctx context.Context, phase int) {
-		t.Logf("phase %d, %s", phase, healthyHour.Phases[phase].Name)
-		w.healthy(ctx)
-	})
+	err := play(fl.ctx, &healthyHour, d, filepath.Join(fl.scratch, "hour"), newTruth(&healthyHour),
+		func(ctx context.Context, phase int) {
+			t.Logf("phase %d, %s", phase, healthyHour.Phases[phase].Name)
+			w.healthy(ctx)
+		})
 	must.Succeed(t, err)
 }
 
-// TestPrometheus lets a real Prometheus scrape a real vLLM every 15 s with the
-// generated scrape configuration and rules. In the healthy part neither
-// sixty diagnose --prometheus, asked every 15 s, nor an alert finds anything;
-// after the fault, asked every 5 s, the verdict is right within a minute, and
-// the alert is active soon and fires when its "for" has passed. It
-// wants SIXTY_VLLM and SIXTY_BIN and takes 25 minutes.
+// TestPrometheus lets a real Prometheus scrape a real vLLM every 15 s with the generated scrape configuration and rules.
+// In the healthy phase neither an alert nor "sixty diagnose --prometheus", every 15 s, may find anything. After the fault
+// the verdict, every 5 s, must be right within a minute; the alert must be active soon, and fire when its "for" has
+// passed. It needs SIXTY_VLLM and SIXTY_BIN, and takes 25 minutes.
 func TestPrometheus(t *testing.T) {
 	bin := product(t, "prometheus")
 	fl := newFleet(t)
@@ -112,8 +112,10 @@ func watching(t *testing.T, fl *fleet, sc *Scenario, bin string) (*watch, *drive
 	t.Helper()
 	servers := fl.serve(t, sc)
 	dir := t.TempDir()
-	shell(t, bin, "generate", "rules", "--detect", servers[0].URL(), "--use-case", "chat", "--interval", prometheusInterval.String(), "--out", dir)
-	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(servers[0].URL(), "http://"), "--interval", prometheusInterval.String(), "--cluster", "test", "--out", dir)
+	shell(t, bin, "generate", "rules", "--detect", servers[0].URL(), "--use-case", "chat", "--interval",
+		prometheusInterval.String(), "--out", dir)
+	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(servers[0].URL(), "http://"), "--interval",
+		prometheusInterval.String(), "--cluster", "test", "--out", dir)
 	return &watch{t: t, bin: bin, prom: prometheus(t, dir)}, newDriver(servers, sc.seed())
 }
 
@@ -121,28 +123,29 @@ func (c *prometheusCase) run(t *testing.T, fl *fleet, bin string) {
 	w, d := watching(t, fl, &c.Scenario, bin)
 	ctx, cancel := context.WithCancel(fl.ctx)
 	defer cancel()
-	err := play(ctx, &c.Scenario, d, filepath.Join(fl.scratch, "prometheus", c.Name), newTruth(&c.Scenario), func(ctx context.Context, phase int) {
-		if phase == 0 {
-			w.healthy(ctx)
-			return
-		}
-		w.sick(ctx, c)
-		ttft, n := d.firstTokens(phase)
-		t.Logf("%d clients of the phase had their first token, at P95 after %v", n, ttft)
-		cancel() // whatever is left of the phase shows nothing more
-	})
+	err := play(ctx, &c.Scenario, d, filepath.Join(fl.scratch, "prometheus", c.Name), newTruth(&c.Scenario),
+		func(ctx context.Context, phase int) {
+			if phase == 0 {
+				w.healthy(ctx)
+				return
+			}
+			w.sick(ctx, c)
+			ttft, n := d.firstTokens(phase)
+			t.Logf("%d clients of the phase had their first token, at P95 after %v", n, ttft)
+			cancel() // the rest of the phase shows nothing more
+		})
 	if err != nil && ctx.Err() == nil {
 		t.Fatal(err)
 	}
 }
 
-// A watch asks one Prometheus server what is wrong.
+// A watch diagnoses through one Prometheus server.
 type watch struct {
 	t         *testing.T
 	bin, prom string
 }
 
-// healthy asks every scrape interval, once there are two scrapes.
+// healthy diagnoses every scrape interval, once there are two scrapes.
 func (w *watch) healthy(ctx context.Context) {
 	moments, begin := 0, time.Now()
 	for sleep(ctx, prometheusInterval) {
@@ -159,14 +162,14 @@ func (w *watch) healthy(ctx context.Context) {
 		}
 		for _, a := range w.alerts() {
 			if severity := a.Labels["severity"]; a.State == "firing" && severity != "info" {
-				w.t.Errorf("a false %s after %.0f s of healthy load: %s", severity, time.Since(begin).Seconds(), a.Labels["alertname"])
+				w.t.Errorf("a false %s after %.0f s of healthy load: %s", severity, time.Since(begin).Seconds(),
+					a.Labels["alertname"])
 			}
 		}
 	}
 }
 
-// sick asks every five seconds until verdict and alert have come, or their time
-// is over.
+// sick diagnoses every five seconds until the verdict is right and the alert fires, or their time is over.
 func (w *watch) sick(ctx context.Context, c *prometheusCase) {
 	begin := time.Now()
 	since := func(at time.Time) float64 { return at.Sub(begin).Seconds() }
@@ -191,7 +194,8 @@ func (w *watch) sick(ctx context.Context, c *prometheusCase) {
 			if a.Labels["pathology"] == "" {
 				continue
 			}
-			w.t.Logf("sick + %3.0f s: %s %s since sick + %.0f s", since(time.Now()), a.Labels["alertname"], a.State, since(a.ActiveAt))
+			w.t.Logf("sick + %3.0f s: %s %s since sick + %.0f s", since(time.Now()), a.Labels["alertname"], a.State,
+				since(a.ActiveAt))
 			if !slices.Contains(c.Accept, a.Labels["pathology"]) {
 				continue
 			}
@@ -210,12 +214,14 @@ func (w *watch) sick(ctx context.Context, c *prometheusCase) {
 		w.t.Errorf("%s: another verdict %d times after the right one", c.Name, flaps)
 	}
 	if pending.IsZero() || pending.Sub(begin) > activeWithin {
-		w.t.Errorf("%s: the alert is active %v after the onset, want within %v", c.Name, sinceOr(pending, begin), activeWithin)
+		w.t.Errorf("%s: the alert is active %v after the onset, want within %v", c.Name, sinceOr(pending, begin),
+			activeWithin)
 	}
 	if most := c.waits + activeWithin + prometheusInterval; firing.IsZero() || firing.Sub(begin) > most {
 		w.t.Errorf("%s: the alert fires %v after the onset, want within %v", c.Name, sinceOr(firing, begin), most)
 	}
-	w.t.Logf("RESULT %s: right after %v, alert active after %v, firing after %v (its for is %v)", c.Name, sinceOr(right, begin), sinceOr(pending, begin), sinceOr(firing, begin), c.waits)
+	w.t.Logf("RESULT %s: right after %v, alert active after %v, firing after %v (its for is %v)", c.Name,
+		sinceOr(right, begin), sinceOr(pending, begin), sinceOr(firing, begin), c.waits)
 }
 
 func sinceOr(at, begin time.Time) string {
@@ -230,7 +236,7 @@ func (w *watch) verdict(ctx context.Context) (id, severity, summary string) {
 	cmd := exec.CommandContext(ctx, w.bin, "diagnose", "--prometheus", w.prom, "--output", "json")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run() // exit code 1 says that something was found
+	err := cmd.Run() // exit code 1: something was found
 	if ctx.Err() != nil {
 		return "", "", ""
 	}
@@ -254,7 +260,7 @@ func (w *watch) firing() []promAlert {
 	return slices.DeleteFunc(w.alerts(), func(a promAlert) bool { return a.State != "firing" })
 }
 
-// alerts returns the alerts that are pending or fire.
+// alerts returns the alerts that are pending or firing.
 func (w *watch) alerts() []promAlert {
 	res, err := http.Get(w.prom + "/api/v1/alerts")
 	if err != nil {
@@ -269,7 +275,7 @@ func (w *watch) alerts() []promAlert {
 	return answer.Data.Alerts
 }
 
-// prometheus adds to the generated scrape configuration where the rules are, and starts a server.
+// prometheus adds the rules' path to the generated scrape configuration, and starts a server.
 func prometheus(t *testing.T, dir string) string {
 	t.Helper()
 	config := map[string]any{}
@@ -282,7 +288,8 @@ func prometheus(t *testing.T, dir string) string {
 	file := filepath.Join(dir, "prometheus-with-rules.yml")
 	must.Succeed(t, os.WriteFile(file, text, 0o600))
 	shell(t, "promtool", "check", "config", file)
-	return metricstest.Daemon(t, "prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "tsdb"), "--log.level=warn")
+	return metricstest.Daemon(t, "prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "tsdb"),
+		"--log.level=warn")
 }
 
 func shell(t *testing.T, name string, args ...string) {

@@ -31,14 +31,15 @@ var (
 	logsFlag    = flag.String("logs", "", "directory of the servers' logs; a temporary one when empty")
 	portFlag    = flag.Int("port", 8100, "first port of the servers")
 	suffixFlag  = flag.String("suffix", "", "appended to the recordings' names, such as \"-v0.32\" for another vLLM")
-	appendFlag  = flag.String("append", "", "server arguments put after every scenario's, such as \"--block-size 32\" for another vLLM")
-	notesFlag   = flag.String("notes", "", "written into the truth, such as what else the machine did")
-	seedFlag    = flag.Uint64("seed", 0, "added to every scenario's seed, for the same again with other traffic")
-	prefixFlag  = flag.String("prefix", "", "command before the server's, such as \"nice -n -5 taskset -c 1\"")
+	appendFlag  = flag.String("append", "",
+		"server arguments put after every scenario's, such as \"--block-size 32\" for another vLLM")
+	notesFlag  = flag.String("notes", "", "written into the truth, such as what else the machine did")
+	seedFlag   = flag.Uint64("seed", 0, "added to every scenario's seed, for the same again with other traffic")
+	prefixFlag = flag.String("prefix", "", "command before the server's, such as \"nice -n -5 taskset -c 1\"")
 )
 
-// product returns the path of the program under test, SIXTY_BIN, and skips the test where
-// there is none, no vLLM to run it against, or one of the other programs is missing.
+// product returns the path of the program under test, SIXTY_BIN. It skips the test if that, vLLM or one of the other
+// programs is missing.
 func product(t *testing.T, tools ...string) string {
 	t.Helper()
 	bin := os.Getenv("SIXTY_BIN")
@@ -74,12 +75,11 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// arguments splits a scenario's server arguments and adds those of -append,
-// which win: of a repeated flag vLLM takes the last.
+// arguments splits a scenario's server arguments and adds those of -append, which win: if a flag is repeated, vLLM takes
+// the last.
 func arguments(line string) []string { return strings.Fields(line + " " + *appendFlag) }
 
-// A fleet keeps servers running from one scenario to the next. Its context
-// ends with an interrupt, so that the servers are stopped then too.
+// A fleet keeps servers running from one scenario to the next. An interrupt ends its context, which stops the servers.
 type fleet struct {
 	ctx      context.Context
 	launcher *Launcher
@@ -153,8 +153,7 @@ func (fl *fleet) fits(ctx context.Context, sc *Scenario) bool {
 	return true
 }
 
-// warmUp sends a few requests of different lengths to each server, because the
-// first ones after a start take seconds.
+// warmUp sends a few requests of different lengths to each server: the first ones after a start take seconds.
 func warmUp(ctx context.Context, servers []*Server) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -174,7 +173,7 @@ func warmUp(ctx context.Context, servers []*Server) {
 	d.client.CloseIdleConnections()
 }
 
-// TestScenarios checks what is recorded; it needs no server.
+// TestScenarios checks the scenarios; it needs no server.
 func TestScenarios(t *testing.T) {
 	var names []string
 	for _, sc := range readScenarios(t) {
@@ -207,7 +206,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestTruths checks that the committed truths of recordings which a scenario makes say what the scenario says.
+// TestTruths checks that the committed truths agree with the scenarios that made them.
 func TestTruths(t *testing.T) {
 	const most = 600_000 // bytes of an archive
 	names, err := filepath.Glob("../testdata/recordings/*.json")
@@ -224,7 +223,7 @@ func TestTruths(t *testing.T) {
 		scenario, _, _ := strings.Cut(base, "-v0.")
 		i := slices.IndexFunc(scenarios, func(sc Scenario) bool { return sc.Name == scenario })
 		if i < 0 {
-			continue // of another engine, or made by hand
+			continue // from another engine, or made by hand
 		}
 		checked++
 		body := must.ReadFile(t, name)

@@ -22,19 +22,19 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Truth is what was done in a recording, and what an honest diagnosis says.
+// Truth describes what was done in a recording, and the right verdicts.
 type Truth struct {
 	Verdict    string       `json:"verdict"`     // at the end of the last phase
-	Accept     []string     `json:"accept"`      // verdicts that are defensible there
+	Accept     []string     `json:"accept"`      // other verdicts that are right there
 	MustNotBe  []string     `json:"must_not_be"` // verdicts that are wrong there
 	Induced    string       `json:"induced"`
 	VLLM       string       `json:"vllm"`
 	Model      string       `json:"model,omitempty"`
-	Notes      string       `json:"notes,omitempty"` // such as what else the machine did
+	Notes      string       `json:"notes,omitempty"` // for example what else the machine did
 	ServerArgs []string     `json:"server_args"`     // one per target, in the order r0, r1, …
 	Phases     []TruthPhase `json:"phases"`
 	Load       TruthLoad    `json:"load"`
-	// Observed holds, by phase, what clients saw and what the servers exposed.
+	// Observed has, by phase, what clients measured and what the servers exposed.
 	Observed map[string]Observed `json:"observed"`
 }
 
@@ -43,20 +43,20 @@ type TruthPhase struct {
 	Name string `json:"name"`
 	From int64  `json:"from_unix_ms"`
 	To   int64  `json:"to_unix_ms"`
-	// Onset is when the fault was there, where that is later than the phase: added by hand
-	// from what the scrapes show.
+	// Onset is when the fault began, if later than the phase. It is added by hand, from the scrapes.
 	Onset   int64    `json:"onset_unix_ms,omitempty"`
 	Verdict string   `json:"verdict"`
 	Accept  []string `json:"accept,omitempty"`
-	// Targets are the verdicts of the targets by themselves, where they differ.
+	// Targets are the verdicts on single targets, if they differ.
 	Targets map[string]string `json:"targets,omitempty"`
 	Faults  []Fault           `json:"faults,omitempty"`
 	Calls   []Calls           `json:"calls,omitempty"`
 }
 
-// newTruthPhase returns what is known of a phase before it is played.
+// newTruthPhase returns what is known about a phase before it is played.
 func newTruthPhase(ph Phase) TruthPhase {
-	return TruthPhase{Name: ph.Name, Verdict: ph.Verdict, Accept: ph.Accept, Targets: ph.Targets, Faults: ph.Faults, Calls: ph.Calls}
+	return TruthPhase{Name: ph.Name, Verdict: ph.Verdict, Accept: ph.Accept, Targets: ph.Targets, Faults: ph.Faults,
+		Calls: ph.Calls}
 }
 
 // TruthLoad is the traffic of every phase.
@@ -71,7 +71,7 @@ type Observed struct {
 	Servers map[string]Scrape `json:"server"`
 }
 
-// Client sums up the outcomes of requests that began in a phase; times in ms.
+// Client summarises the requests that began in a phase; times are in ms.
 type Client struct {
 	Started int            `json:"started"`
 	Status  map[string]int `json:"status"`
@@ -85,7 +85,7 @@ type Client struct {
 	E2Ep95  float64        `json:"e2e_p95_ms"`
 }
 
-// Scrape sums up one target's scrapes in a phase.
+// Scrape summarises one target's scrapes in a phase.
 type Scrape struct {
 	Scrapes     int     `json:"scrapes"`
 	Failed      int     `json:"failed"`
@@ -103,7 +103,7 @@ type Scrape struct {
 	HitRatio    float64 `json:"prefix_hit_ratio"`
 }
 
-// newTruth returns what is known of a scenario before it is played.
+// newTruth returns what is known about a scenario before it is played.
 func newTruth(sc *Scenario) *Truth {
 	return &Truth{
 		Verdict: sc.Verdict(), Accept: sc.Accept, MustNotBe: sc.MustNotBe, Induced: sc.Induced,
@@ -111,8 +111,8 @@ func newTruth(sc *Scenario) *Truth {
 	}
 }
 
-// record plays a scenario against servers and writes NAME.tar.zst and NAME.json
-// into out. scratch takes the single scrapes.
+// record plays a scenario against servers and writes NAME.tar.zst and NAME.json into out. The single scrapes are written
+// to scratch.
 func record(ctx context.Context, sc *Scenario, name, notes string, servers []*Server, scratch, out string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()
@@ -145,8 +145,8 @@ func record(ctx context.Context, sc *Scenario, name, notes string, servers []*Se
 	return os.WriteFile(filepath.Join(out, name+".json"), append(b, '\n'), 0o644)
 }
 
-// play runs the phases, scraping into dir. during, if not nil, is called at the
-// beginning of every phase with a context that ends with the phase.
+// play runs the phases and scrapes into dir. If during is not nil, it is called when a phase begins, with a context that
+// ends with the phase.
 func play(ctx context.Context, sc *Scenario, d *driver, dir string, truth *Truth, during func(ctx context.Context, phase int)) error {
 	run, stop := context.WithCancel(ctx)
 	defer stop()
@@ -173,8 +173,7 @@ func play(ctx context.Context, sc *Scenario, d *driver, dir string, truth *Truth
 	return errors.Join(append(failed, err)...)
 }
 
-// playPhase plays one phase. It ends after its duration, or, without one, when
-// all of its faults have run their course.
+// playPhase plays one phase. It ends after its duration, or, without one, when all of its faults have ended.
 func playPhase(run context.Context, d *driver, number int, ph Phase, during func(context.Context, int)) error {
 	phase, end := context.WithCancel(run)
 	defer end()
@@ -212,7 +211,7 @@ func playPhase(run context.Context, d *driver, number int, ph Phase, during func
 	return errors.Join(append(errs, run.Err())...)
 }
 
-// observe fills in what clients and servers saw.
+// observe fills in what clients measured and what servers exposed.
 func observe(truth *Truth, outcomes []outcome, servers []*Server, dir string) error {
 	for i, ph := range truth.Phases {
 		seen := Observed{Client: sumClient(outcomes, i), Servers: map[string]Scrape{}}
@@ -255,8 +254,8 @@ func sumClient(outcomes []outcome, phase int) Client {
 	return c
 }
 
-// sumScrapes reads one target's scrapes between two times. Increases are taken
-// between neighbours, so that a restart does not make them negative.
+// sumScrapes reads one target's scrapes between two times. Increases are taken between successive scrapes, so that a
+// restart does not make them negative.
 func sumScrapes(dir string, from, to int64) (Scrape, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.prom"))
 	if err != nil {
@@ -291,11 +290,13 @@ func sumScrapes(dir string, from, to int64) (Scrape, error) {
 			continue
 		}
 		ok++
-		running, waiting, kv := total(now, "vllm:num_requests_running"), total(now, "vllm:num_requests_waiting"), largest(now, "vllm:kv_cache_usage_perc")
+		running, waiting, kv := total(now, "vllm:num_requests_running"), total(now,
+			"vllm:num_requests_waiting"), largest(now, "vllm:kv_cache_usage_perc")
 		sum.RunningMean += running
 		sum.WaitingMean += waiting
 		sum.KVMean += kv
-		sum.RunningMax, sum.WaitingMax, sum.KVMax = max(sum.RunningMax, running), max(sum.WaitingMax, waiting), max(sum.KVMax, kv)
+		sum.RunningMax, sum.WaitingMax, sum.KVMax = max(sum.RunningMax, running), max(sum.WaitingMax,
+			waiting), max(sum.KVMax, kv)
 		if last != nil {
 			grew := func(name string) float64 { return max(total(now, name)-total(last, name), 0) }
 			sum.Preemptions += grew("vllm:num_preemptions_total")
@@ -326,7 +327,7 @@ func total(families map[string]*dto.MetricFamily, name string) float64 {
 	return sum
 }
 
-// largest returns the largest sample of a gauge, for ratios that cannot be added.
+// largest returns the largest sample of a gauge: ratios cannot be added.
 func largest(families map[string]*dto.MetricFamily, name string) float64 {
 	var most float64
 	for _, m := range families[name].GetMetric() {

@@ -14,18 +14,18 @@ import (
 // A Scenario is what is done to servers while they are scraped.
 type Scenario struct {
 	Name    string   `json:"name"`
-	Servers []string `json:"servers"` // arguments of each server; neighbours in the file with equal ones share them
+	Servers []string `json:"servers"` // arguments of each server; successive scenarios with equal ones share servers
 	Seed    uint64   `json:"-"`       // added to the one that the name gives
 	Fresh   bool     `json:"fresh"`   // starts its own servers and does not warm them up
 	Induced string   `json:"induced"` // what is done, for the truth
-	// Accept are the verdicts that are defensible at the end, the verdict of
-	// the last phase among them; MustNotBe those that would mislead.
+	// Accept are the verdicts that are right at the end, with the verdict of the last phase; MustNotBe are those that
+	// would mislead.
 	Accept    []string `json:"accept"`
 	MustNotBe []string `json:"must_not_be"`
 	Phases    []Phase  `json:"phases"`
 }
 
-// readScenarios reads what is recorded, from testdata/scenarios.yaml.
+// readScenarios reads testdata/scenarios.yaml.
 func readScenarios(t *testing.T) []Scenario {
 	t.Helper()
 	content := must.ReadFile(t, "testdata/scenarios.yaml")
@@ -41,20 +41,19 @@ func readScenarios(t *testing.T) []Scenario {
 // A Phase is a stretch of a scenario with its traffic and faults.
 type Phase struct {
 	Name    string            `json:"name"`
-	Seconds float64           `json:"seconds"` // 0: until the faults have run their course
+	Seconds float64           `json:"seconds"` // 0: until the faults have ended
 	Traffic []Traffic         `json:"traffic"`
 	Faults  []Fault           `json:"faults"`
-	Verdict string            `json:"verdict"` // what an honest diagnosis says at its end
-	Accept  []string          `json:"accept"`  // other defensible verdicts at its end; of the last phase, Scenario.Accept
-	Targets map[string]string `json:"targets"` // verdicts of the targets by themselves, where they differ
+	Verdict string            `json:"verdict"` // the right verdict at its end
+	Accept  []string          `json:"accept"`  // other right verdicts at its end; for the last phase, Scenario.Accept
+	Targets map[string]string `json:"targets"` // verdicts on single targets, if they differ
 	Calls   []Calls           `json:"calls"`
 }
 
 // Verdict returns the verdict at the end of the last phase.
 func (sc *Scenario) Verdict() string { return sc.Phases[len(sc.Phases)-1].Verdict }
 
-// seed differs by scenario, so that no prompt is found in the prefix cache of
-// a server that scenarios share.
+// seed differs by scenario, so that no prompt is found in the prefix cache of a server that scenarios share.
 func (sc *Scenario) seed() uint64 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(sc.Name))
@@ -80,13 +79,12 @@ func light(rate float64) Traffic {
 	return Traffic{Rate: rate, Prompt: lognormal(100, 0.5, 30, 400), Output: lognormal(48, 0.4, 8, 128)}
 }
 
-// chat has longer answers, so that at a few requests a second some are always
-// running.
+// chat is traffic with longer answers, so that at a few requests a second some are always running.
 func chat(rate float64) Traffic {
 	return Traffic{Rate: rate, Prompt: lognormal(150, 0.5, 30, 600), Output: lognormal(160, 0.4, 24, 400)}
 }
 
-// rag has prompts that share one of n prefixes.
+// rag is traffic whose prompts share one of n prefixes.
 func rag(rate float64, key string, prefixes, tokens int, fraction float64) Traffic {
 	return Traffic{
 		Rate: rate, Prompt: uniform(24, 48), Output: uniform(20, 32),
@@ -98,25 +96,25 @@ func clients(n int, prompt, output Lengths) Traffic {
 	return Traffic{Clients: n, Prompt: prompt, Output: output}
 }
 
-// story has answers that take one to four seconds.
+// story is traffic whose answers take one to four seconds.
 func story(rate float64) Traffic {
 	return Traffic{Rate: rate, Prompt: lognormal(120, 0.5, 30, 500), Output: lognormal(750, 0.4, 250, 1600)}
 }
 
-// leaving is traffic of which a fraction of the clients hang up after a second.
+// leaving is traffic in which a fraction of the clients hang up after a second.
 func leaving(t Traffic, fraction float64) Traffic {
 	t.CancelFraction, t.CancelSeconds = fraction, 1
 	return t
 }
 
-// refused is traffic of which a fraction is refused.
+// refused is traffic in which a fraction of the requests is refused.
 func refused(t Traffic, fraction float64, bad ...Badness) Traffic {
 	t.BadFraction, t.Bad = fraction, bad
 	return t
 }
 
-// mixed is what an assistant sees: chats, questions about a few documents, now
-// and then a long prompt or a handful of requests at once.
+// mixed is an assistant's traffic: chats, questions about a few documents, now and then a long prompt or several requests
+// at once.
 func mixed(rate float64) []Traffic {
 	return []Traffic{
 		chat(rate),
@@ -126,7 +124,8 @@ func mixed(rate float64) []Traffic {
 	}
 }
 
-// bursty is traffic with more requests at once than there are seats.
+// bursty is traffic with more requests at once than the batch holds.
 func bursty() []Traffic {
-	return []Traffic{light(1.5), {Bursts: &Bursts{Every: 15, Size: 22}, Prompt: uniform(40, 100), Output: uniform(30, 70)}}
+	return []Traffic{light(1.5), {Bursts: &Bursts{Every: 15, Size: 22}, Prompt: uniform(40, 100),
+		Output: uniform(30, 70)}}
 }

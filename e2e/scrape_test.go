@@ -20,13 +20,13 @@ import (
 
 const (
 	scrapeInterval = time.Second
-	scrapeTimeout  = 5 * time.Second // a slow scrape is itself a symptom: do not lose it
+	scrapeTimeout  = 5 * time.Second // a slow scrape is a symptom, and must not be lost
 	maxBody        = 16 << 20
 )
 
-// scrape writes one file a second to dir/NAME/UNIX_MS.prom until ctx ends,
-// named by when the scrape began. A scrape that failed leaves an empty file.
-// As in Prometheus, a scrape that overruns its interval delays the next one.
+// scrape scrapes once a second until ctx ends, and writes dir/NAME/UNIX_MS.prom, named after the time at which the scrape
+// began. A failed scrape leaves an empty file. As in Prometheus, a scrape that takes longer than the interval delays the
+// next one.
 func scrape(ctx context.Context, s *Server, dir string) error {
 	dir = filepath.Join(dir, s.Name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -40,7 +40,8 @@ func scrape(ctx context.Context, s *Server, dir string) error {
 		if err != nil {
 			body = nil
 		}
-		if err := os.WriteFile(filepath.Join(dir, strconv.FormatInt(at.UnixMilli(), 10)+".prom"), body, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, strconv.FormatInt(at.UnixMilli(), 10)+".prom"), body,
+			0o644); err != nil {
 			return fmt.Errorf("scrape %s: %w", s.Name, err)
 		}
 		select {
@@ -64,8 +65,7 @@ func get(client *http.Client, url string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(resp.Body, maxBody))
 }
 
-// archive packs the .prom files under dir into a .tar.zst at path, in order of
-// target and time.
+// archive packs the .prom files under dir into a .tar.zst at path, in order of target and time.
 func archive(dir, path string) (err error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*", "*.prom"))
 	if err != nil {
@@ -77,7 +77,8 @@ func archive(dir, path string) (err error) {
 		return fmt.Errorf("archive: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	z, err := zstd.NewWriter(f, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithWindowSize(zstd.MaxWindowSize>>4), zstd.WithEncoderConcurrency(1))
+	z, err := zstd.NewWriter(f, zstd.WithEncoderLevel(zstd.SpeedBestCompression),
+		zstd.WithWindowSize(zstd.MaxWindowSize>>4), zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return fmt.Errorf("archive: %w", err)
 	}
@@ -91,7 +92,8 @@ func archive(dir, path string) (err error) {
 		if err != nil {
 			return fmt.Errorf("archive: %w", err)
 		}
-		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(rel), Mode: 0o644, Size: int64(len(body)), Format: tar.FormatUSTAR}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(rel), Mode: 0o644, Size: int64(len(body)),
+			Format: tar.FormatUSTAR}); err != nil {
 			return fmt.Errorf("archive %s: %w", rel, err)
 		}
 		if _, err := w.Write(body); err != nil {

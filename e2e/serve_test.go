@@ -18,7 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// monitored is a server's hour under mixed load, with two faults in it.
+// monitored is an hour of mixed load with two faults.
 var monitored = Scenario{
 	Name: "monitored", Servers: []string{smallKV}, Accept: []string{"healthy"},
 	Phases: []Phase{
@@ -36,9 +36,8 @@ var monitored = Scenario{
 	},
 }
 
-// TestServeHour lets sixty serve watch a real vLLM for an hour of mixed load with two faults
-// in it: each is an incident that begins within half a minute and ends, and nothing else is.
-// It wants SIXTY_VLLM and SIXTY_BIN.
+// TestServeHour lets sixty serve watch a real vLLM for an hour of mixed load with two faults. Each must be an incident
+// that begins within half a minute and ends, and there must be no other. It needs SIXTY_VLLM and SIXTY_BIN.
 func TestServeHour(t *testing.T) {
 	bin := product(t)
 	fl := newFleet(t)
@@ -59,42 +58,43 @@ func TestServeHour(t *testing.T) {
 	base := "http://" + addr
 	var faults []time.Time
 	var seen []incident
-	err := play(fl.ctx, &monitored, d, filepath.Join(fl.scratch, "monitored"), newTruth(&monitored), func(ctx context.Context, phase int) {
-		ph := &monitored.Phases[phase]
-		began := time.Now()
-		t.Logf("%s phase %d, %s", began.Format(time.TimeOnly), phase, ph.Name)
-		fault := !slices.Contains([]string{"healthy", "idle"}, ph.Verdict)
-		if fault {
-			faults = append(faults, began)
-		}
-		shown := time.Time{}
-		for sleep(ctx, 2*time.Second) {
-			list, err := incidents(base)
-			if err != nil {
-				t.Error(err)
-				return
+	err := play(fl.ctx, &monitored, d, filepath.Join(fl.scratch, "monitored"), newTruth(&monitored),
+		func(ctx context.Context, phase int) {
+			ph := &monitored.Phases[phase]
+			began := time.Now()
+			t.Logf("%s phase %d, %s", began.Format(time.TimeOnly), phase, ph.Name)
+			fault := !slices.Contains([]string{"healthy", "idle"}, ph.Verdict)
+			if fault {
+				faults = append(faults, began)
 			}
-			for _, i := range list {
-				known := slices.IndexFunc(seen, func(s incident) bool { return s.ID == i.ID })
-				if known < 0 {
-					t.Logf("  incident %s (%s): %s", i.ID, i.Severity, i.Summary)
-					seen = append(seen, i)
-				} else {
-					if seen[known].Pathology != i.Pathology || seen[known].Ended == nil && i.Ended != nil {
-						t.Logf("  incident %s is %s now, ended %v: %s", i.ID, i.Pathology, i.Ended, i.Summary)
+			shown := time.Time{}
+			for sleep(ctx, 2*time.Second) {
+				list, err := incidents(base)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, i := range list {
+					known := slices.IndexFunc(seen, func(s incident) bool { return s.ID == i.ID })
+					if known < 0 {
+						t.Logf("  incident %s (%s): %s", i.ID, i.Severity, i.Summary)
+						seen = append(seen, i)
+					} else {
+						if seen[known].Pathology != i.Pathology || seen[known].Ended == nil && i.Ended != nil {
+							t.Logf("  incident %s is %s now, ended %v: %s", i.ID, i.Pathology, i.Ended, i.Summary)
+						}
+						seen[known] = i
 					}
-					seen[known] = i
-				}
-				if fault && i.Pathology == ph.Verdict && i.Ended == nil && shown.IsZero() {
-					shown = time.Now()
-					t.Logf("  RESULT %s: shown %.0f s after it began", ph.Verdict, shown.Sub(began).Seconds())
+					if fault && i.Pathology == ph.Verdict && i.Ended == nil && shown.IsZero() {
+						shown = time.Now()
+						t.Logf("  RESULT %s: shown %.0f s after it began", ph.Verdict, shown.Sub(began).Seconds())
+					}
 				}
 			}
-		}
-		if fault && shown.IsZero() {
-			t.Errorf("%s was not shown", ph.Verdict)
-		}
-	})
+			if fault && shown.IsZero() {
+				t.Errorf("%s was not shown", ph.Verdict)
+			}
+		})
 	must.Succeed(t, err)
 	want := map[string]bool{"kv-cache-thrashing": true, "engine-hung": true}
 	for _, i := range seen {

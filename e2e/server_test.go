@@ -27,9 +27,8 @@ const (
 	stopTimeout  = 15 * time.Second
 )
 
-// severalAPIServers starts what `vllm serve` starts for --api-server-count
-// above 1: the module of the single server ignores it, and the command does not
-// run in builds that are not called vllm (vllm/entrypoints/cli/serve.py, v0.23.0).
+// severalAPIServers starts what `vllm serve` starts for --api-server-count above 1. The single server's module ignores
+// the flag, and the command does not run in builds that are not called vllm (vllm/entrypoints/cli/serve.py, v0.23.0).
 const severalAPIServers = `
 from vllm.entrypoints.cli.serve import run_multi_api_server
 from vllm.entrypoints.openai.cli_args import make_arg_parser
@@ -39,7 +38,7 @@ cli_env_setup()
 run_multi_api_server(make_arg_parser(FlexibleArgumentParser()).parse_args())
 `
 
-// A Launcher starts vLLM servers from one installation.
+// A Launcher starts the vLLM servers of one installation.
 type Launcher struct {
 	Dir    string   // installation: venv/bin/python and model/
 	Prefix []string // command put before python, such as nice or taskset
@@ -53,13 +52,14 @@ func NewLauncher(dir string, prefix []string, logs string) (*Launcher, error) {
 	}
 	for _, need := range []string{"venv/bin/python", "model/config.json"} {
 		if _, err := os.Stat(filepath.Join(dir, need)); err != nil {
-			return nil, hint.With(fmt.Errorf("vLLM installation: %w", err), "set SIXTY_VLLM to a directory with venv/ and model/")
+			return nil, hint.With(fmt.Errorf("vLLM installation: %w", err),
+				"set SIXTY_VLLM to a directory with venv/ and model/")
 		}
 	}
 	return &Launcher{Dir: dir, Prefix: prefix, Logs: logs}, nil
 }
 
-// model says how large the model is.
+// model has the dimensions of the model.
 func (l *Launcher) model() (string, error) {
 	body, err := os.ReadFile(filepath.Join(l.Dir, "model/config.json"))
 	if err != nil {
@@ -76,8 +76,7 @@ func (l *Launcher) model() (string, error) {
 	return fmt.Sprintf("%s with random weights, hidden size %d, %d layers", c.Type, c.Hidden, c.Layers), nil
 }
 
-// A Server is one vLLM API server with its engine processes, in a process
-// group of its own.
+// A Server is one vLLM API server with its engine processes, in a process group of its own.
 type Server struct {
 	Name string // target name in a recording: r0, r1, …
 	Port int
@@ -118,14 +117,16 @@ func (s *Server) spawn() error {
 		argv = append(argv, "--max-model-len", "8192")
 	}
 	argv = append(argv, args...)
-	log, err := os.OpenFile(filepath.Join(l.Logs, fmt.Sprintf("%s-%d.log", s.Name, s.Port)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(filepath.Join(l.Logs, fmt.Sprintf("%s-%d.log", s.Name, s.Port)),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("server log: %w", err)
 	}
 	defer log.Close()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1",
+	cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "VLLM_NO_USAGE_STATS=1",
+		"DO_NOT_TRACK=1",
 		"VLLM_CPU_KVCACHE_SPACE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1")
 	cmd.Env = append(cmd.Env, vars...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a process group to signal; and Linux shares the cores among sessions
@@ -135,7 +136,7 @@ func (s *Server) spawn() error {
 	exited := make(chan struct{})
 	s.cmd, s.exited = cmd, exited
 	go func() {
-		_ = cmd.Wait() // the exit status of a server that was hurt on purpose says nothing
+		_ = cmd.Wait() // a fault may have killed it, so the exit status does not matter
 		close(exited)
 	}()
 	return nil
@@ -162,7 +163,8 @@ func (s *Server) waitReady(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-s.exited:
-			return hint.With(fmt.Errorf("server %s left before it was ready", s.Name), "read its log in the directory given by -logs")
+			return hint.With(fmt.Errorf("server %s left before it was ready", s.Name),
+				"read its log in the directory given by -logs")
 		case <-ctx.Done():
 			return fmt.Errorf("wait for server %s: %w", s.Name, ctx.Err())
 		}
@@ -196,7 +198,7 @@ func (s *Server) Healthy(ctx context.Context) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// Version returns what /version says, or "" when it does not answer.
+// Version returns the version that /version gives, or "".
 func (s *Server) Version(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -216,8 +218,8 @@ func (s *Server) Version(ctx context.Context) string {
 	return v.Version
 }
 
-// Stop ends the server and every process of its group: SIGTERM first, SIGKILL
-// after a while. It is safe to call on a server that has left.
+// Stop ends the server and every process of its group: first SIGTERM, after a while SIGKILL. The server may have ended
+// already.
 func (s *Server) Stop() error {
 	group := -s.cmd.Process.Pid
 	_ = syscall.Kill(group, syscall.SIGCONT)

@@ -21,32 +21,32 @@ import (
 
 var (
 	benchPrefixFlag = flag.String("bench-prefix", "", "command put before the load generator, such as nice or taskset")
-	urlFlag         = flag.String("url", "", "test of thresholds: a vLLM server that runs already and is warm, with the arguments of measuredServer")
+	urlFlag         = flag.String("url", "",
+		"test of thresholds: a vLLM server that runs already and is warm, with the arguments of measuredServer")
 )
 
-// measuredServer has room for eight requests at a time, and for more in its cache.
-var measuredServer = Scenario{Name: "thresholds", Servers: []string{"--max-model-len 1024 --block-size 16 --max-num-seqs 8 --num-gpu-blocks-override 800"}}
+// measuredServer runs eight requests at a time; its cache would hold more.
+var measuredServer = Scenario{Name: "thresholds",
+	Servers: []string{"--max-model-len 1024 --block-size 16 --max-num-seqs 8 --num-gpu-blocks-override 800"}}
 
-// The requests of all loads; the objective of the search, which is loose: the
-// search wants the load at which a queue begins to grow.
+// The requests of all loads, and the objective of the search. It is loose, because the search looks for the load at which
+// a queue begins to grow.
 const (
 	thresholdPrompt    = "100"
 	thresholdOutput    = "40"
 	thresholdObjective = "objectives:\n  - model: \"*\"\n    ttft_p95: 1500ms\n    e2e_p95: 8s\n"
 )
 
-// The share of the capacity that the server should carry, and how many clients in a closed loop
-// are too many for it. They bound the queue: thousands of open streams keep the API server from
-// showing its metrics, and the alert would be that it is down.
+// The share of the capacity that the server should carry, and the number of closed-loop clients that overload it. Clients
+// bound the queue: with thousands of open streams the API server could not serve its metrics, and would count as down.
 const (
 	carried  = 0.6
 	overload = 200
 )
 
-// TestThresholdsOfALoadTestFireAtTheRightLoad finds what a real vLLM can do, tests
-// it at a load that it carries, makes rules of the result alone, and lets a real
-// Prometheus evaluate them: at the same load nothing may fire, beyond the capacity
-// something must. It wants SIXTY_VLLM and SIXTY_BIN, and takes ten minutes.
+// TestThresholdsOfALoadTestFireAtTheRightLoad finds the capacity of a real vLLM, tests it at a load below that, makes
+// rules from the result alone, and lets a real Prometheus evaluate them: at the same load no alert may fire, beyond the
+// capacity one must. It needs SIXTY_VLLM and SIXTY_BIN, and takes ten minutes.
 func TestThresholdsOfALoadTestFireAtTheRightLoad(t *testing.T) {
 	bin := product(t, "prometheus")
 	begin := time.Now()
@@ -62,8 +62,10 @@ func TestThresholdsOfALoadTestFireAtTheRightLoad(t *testing.T) {
 	b.say("the server can do %.3g requests/s", capacity)
 	result := b.measure(fl.ctx, carried*capacity)
 	rules := t.TempDir()
-	shell(t, bin, "generate", "rules", "--from", result, "--detect", url, "--window", "1m", "--interval", "5s", "--out", rules)
-	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(url, "http://"), "--interval", "5s", "--cluster", "test", "--out", rules)
+	shell(t, bin, "generate", "rules", "--from", result, "--detect", url, "--window", "1m", "--interval", "5s", "--out",
+		rules)
+	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(url, "http://"), "--interval", "5s", "--cluster",
+		"test", "--out", rules)
 	w := &watch{t: t, bin: bin, prom: prometheus(t, rules)}
 
 	b.say("%.3g requests/s, as measured", carried*capacity)
@@ -84,14 +86,16 @@ func TestThresholdsOfALoadTestFireAtTheRightLoad(t *testing.T) {
 	for end := since.Add(5 * time.Minute); time.Now().Before(end) && sleep(fl.ctx, 2*time.Second); {
 		fired := false
 		for _, a := range w.firing() {
-			t.Logf("%s (%s) after %.0f s: %s; thresholds: %s", a.Labels["alertname"], a.Labels["severity"], time.Since(since).Seconds(), a.Annotations["description"], a.Annotations["thresholds"])
+			t.Logf("%s (%s) after %.0f s: %s; thresholds: %s", a.Labels["alertname"], a.Labels["severity"],
+				time.Since(since).Seconds(), a.Annotations["description"], a.Annotations["thresholds"])
 			fired = fired || strings.Contains(a.Annotations["thresholds"], "load test of")
 		}
 		if fired {
 			return
 		}
 	}
-	t.Errorf("no alert that rests on the load test after %.0f s of too much load; Prometheus says %+v", time.Since(since).Seconds(), w.alerts())
+	t.Errorf("no alert that rests on the load test after %.0f s of too much load; Prometheus says %+v",
+		time.Since(since).Seconds(), w.alerts())
 }
 
 // benchRunner runs sixty bench against one server.
@@ -107,7 +111,8 @@ func (b *benchRunner) say(format string, args ...any) {
 }
 
 func (b *benchRunner) command(ctx context.Context, args ...string) *exec.Cmd {
-	argv := append(strings.Fields(*benchPrefixFlag), b.bin, "bench", b.url, "--prompt-tokens", thresholdPrompt, "--output-tokens", thresholdOutput)
+	argv := append(strings.Fields(*benchPrefixFlag), b.bin, "bench", b.url, "--prompt-tokens", thresholdPrompt,
+		"--output-tokens", thresholdOutput)
 	argv = append(argv, args...)
 	return exec.CommandContext(ctx, argv[0], argv[1:]...)
 }
@@ -117,7 +122,8 @@ func (b *benchRunner) capacity(ctx context.Context) float64 {
 	b.t.Helper()
 	slo, out := filepath.Join(b.dir, "slo.yaml"), filepath.Join(b.dir, "search.json")
 	must.Succeed(b.t, os.WriteFile(slo, []byte(thresholdObjective), 0o600))
-	text, err := b.command(ctx, "--search", "rate", "--slo", slo, "--search-from", "2", "--duration", "15s", "--save", out).CombinedOutput()
+	text, err := b.command(ctx, "--search", "rate", "--slo", slo, "--search-from", "2", "--duration", "15s", "--save",
+		out).CombinedOutput()
 	b.t.Logf("%s", text)
 	if err != nil {
 		b.t.Fatalf("search: %v", err)
@@ -135,7 +141,7 @@ func (b *benchRunner) capacity(ctx context.Context) float64 {
 	return found.Best.Level
 }
 
-// spoiledRuns is how often a test that the generator spoiled is made again.
+// spoiledRuns is how often a test is repeated if the generator spoiled it.
 const spoiledRuns = 3
 
 // measure tests the server at a rate and returns the file of its thresholds.
@@ -143,7 +149,8 @@ func (b *benchRunner) measure(ctx context.Context, rate float64) string {
 	b.t.Helper()
 	out := filepath.Join(b.dir, "baseline.json")
 	for range spoiledRuns {
-		text, err := b.command(ctx, "--rate", strconv.FormatFloat(rate, 'g', 4, 64), "--duration", "50s", "--save-baseline", out).CombinedOutput()
+		text, err := b.command(ctx, "--rate", strconv.FormatFloat(rate, 'g', 4, 64), "--duration", "50s",
+			"--save-baseline", out).CombinedOutput()
 		b.t.Logf("%s", text)
 		if err == nil {
 			return out

@@ -19,8 +19,7 @@ import (
 	"time"
 )
 
-// Token ids that prompts are drawn from: the model's vocabulary without its
-// special tokens.
+// The token ids of prompts: the model's vocabulary without special tokens.
 const (
 	firstToken = 3
 	lastToken  = 4000
@@ -61,7 +60,7 @@ type Shared struct {
 	Fraction float64 `json:"fraction"`
 	Prefixes int     `json:"prefixes"`
 	Key      string  `json:"key"`
-	Front    int     `json:"front,omitempty"` // random tokens put in front of the prefix, which then is found by none
+	Front    int     `json:"front,omitempty"` // random tokens before the prefix, which makes it useless for the cache
 }
 
 // Bursts adds Size requests at once, every Every seconds.
@@ -73,9 +72,8 @@ type Bursts struct {
 // Badness is the kind of a request that a server must refuse.
 type Badness string
 
-// What vLLM 0.23.0 answers, and what it counts in http_requests_total. An
-// error that is raised past the request's validation is turned into an answer
-// outside of the middleware that counts, which sees an exception: 5xx.
+// What vLLM 0.23.0 answers, and what it counts in http_requests_total. An error after the request's validation becomes an
+// answer outside of the middleware that counts, which sees an exception: 5xx.
 const (
 	BadMaxTokens  Badness = "max_tokens -1"   // 400, counted 4xx
 	BadModel      Badness = "unknown model"   // 404, counted 4xx
@@ -83,8 +81,7 @@ const (
 	BadEmptyBatch Badness = "no prompt"       // 400, counted 5xx
 )
 
-// Traffic is one stream of requests: an open loop with a Rate, a closed loop
-// with Clients, or both, and Bursts on top. Times are in seconds.
+// Traffic is an open loop with a Rate, a closed loop with Clients, or both, with Bursts on top. Times are in seconds.
 type Traffic struct {
 	Rate    float64 `json:"rate,omitempty"`    // requests a second, Poisson
 	RateTo  float64 `json:"rate_to,omitempty"` // Rate becomes this, linearly, by the end of the phase
@@ -105,8 +102,7 @@ type Traffic struct {
 	Weights        []float64 `json:"weights,omitempty"` // shares of the servers; equal when empty
 }
 
-// Calls are requests that generate nothing, one every Every seconds: what a
-// gateway or an operator's script asks of a server.
+// Calls are requests that generate nothing, as gateways and operators' scripts send them, one every Every seconds.
 type Calls struct {
 	Method string  `json:"method"`
 	Path   string  `json:"path"`
@@ -114,7 +110,7 @@ type Calls struct {
 	Target string  `json:"target"`
 }
 
-// An outcome is what one client saw.
+// An outcome is the result of one request, as its client saw it.
 type outcome struct {
 	Phase  int
 	Status int    // 0: no answer
@@ -124,7 +120,7 @@ type outcome struct {
 	Gaps   []time.Duration // between streamed chunks
 }
 
-// A driver sends traffic to servers and gathers outcomes.
+// A driver sends traffic to servers and collects the outcomes.
 type driver struct {
 	client  *http.Client
 	servers []*Server
@@ -143,8 +139,8 @@ func newDriver(servers []*Server, seed uint64) *driver {
 	}
 }
 
-// start begins a traffic. It sends new requests until phase ends; those in
-// flight go on until run ends, or until phase ends when the traffic hangs up.
+// start starts a traffic. It sends new requests until phase ends. Requests in flight continue until run ends, or, if the
+// traffic hangs up, until phase ends.
 func (d *driver) start(run, phase context.Context, number, index int, t Traffic) {
 	life := run
 	if t.HangUp {
@@ -199,7 +195,7 @@ func (d *driver) start(run, phase context.Context, number, index int, t Traffic)
 				d.add(number, o)
 				pause := time.Millisecond
 				if o.Status != http.StatusOK {
-					pause = time.Second // a server that is down is not hammered
+					pause = time.Second // do not flood a server that is down
 				}
 				ok = sleep(phase, pause)
 			}
@@ -207,8 +203,7 @@ func (d *driver) start(run, phase context.Context, number, index int, t Traffic)
 	}
 }
 
-// call repeats c until phase ends. Nobody waits for an answer for longer than
-// callTimeout.
+// call repeats c until phase ends. No answer is awaited for longer than callTimeout.
 func (d *driver) call(phase context.Context, c Calls) {
 	for _, s := range d.servers {
 		if s.Name != c.Target {
@@ -235,7 +230,7 @@ func (d *driver) call(phase context.Context, c Calls) {
 	}
 }
 
-// rate returns the requests a second now, of a phase that began at begin.
+// rate returns the present request rate, per second, of a phase that began at begin.
 func (t *Traffic) rate(begin time.Time, phase context.Context) float64 {
 	end, ok := phase.Deadline()
 	if t.RateTo == 0 || !ok {
@@ -244,7 +239,7 @@ func (t *Traffic) rate(begin time.Time, phase context.Context) float64 {
 	return t.Rate + (t.RateTo-t.Rate)*min(time.Since(begin).Seconds()/end.Sub(begin).Seconds(), 1)
 }
 
-// sleep waits and reports whether ctx is still alive afterwards.
+// sleep waits, and reports whether ctx has not ended meanwhile.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -265,8 +260,7 @@ func (d *driver) add(phase int, o outcome) {
 	d.outcomes = append(d.outcomes, o)
 }
 
-// firstTokens returns after how long clients of a phase had their first token, at P95,
-// and how many had one so far.
+// firstTokens returns TTFT P95 of a phase's clients, and how many have got a first token so far.
 func (d *driver) firstTokens(phase int) (p95 time.Duration, n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -303,7 +297,7 @@ func (d *driver) draw(r *rand.Rand, t Traffic) request {
 		ids = slices.Concat(random(r, s.Front), prefix(s.Key, r.IntN(max(s.Prefixes, 1)), s.Tokens))
 		n = max(n-s.Front, 1)
 	} else if s != nil {
-		n += s.Tokens // the same length without the reuse
+		n += s.Tokens // the same length without a shared prefix
 	}
 	q.prompt = tokens(r, ids, n)
 	if r.Float64() < t.CancelFraction {
@@ -344,8 +338,7 @@ func (d *driver) pick(r *rand.Rand, weights []float64) *Server {
 	return d.servers[len(d.servers)-1]
 }
 
-// prefix returns the tokens of a shared prefix, the same for the same key and
-// number in every run.
+// prefix returns the tokens of a shared prefix. They are the same for a key and number in every run.
 func prefix(key string, number, n int) []int {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, key)
@@ -371,7 +364,7 @@ func tokens(r *rand.Rand, prefix []int, n int) []byte {
 	return b
 }
 
-// do sends one request and reads its stream. life ends the client, run the driver.
+// do sends one request and reads its stream, until life or run ends: life is the client's, run the driver's.
 func (d *driver) do(life, run context.Context, q request) (o outcome) {
 	begin := time.Now()
 	defer func() { o.E2E = time.Since(begin) }()
@@ -403,11 +396,11 @@ func (d *driver) do(life, run context.Context, q request) (o outcome) {
 	return o
 }
 
-// stream sends the request and reads its answer. An End of "" means that the
-// connection ended early; the caller knows why.
+// stream sends the request and reads its answer. If End is "", the connection ended early; the caller knows why.
 func (d *driver) stream(ctx context.Context, q request, begin time.Time, first, leave func()) (o outcome) {
 	body := fmt.Sprintf(`{"model":%q,"prompt":%s,"max_tokens":%d,"ignore_eos":true,"stream":true,"temperature":0}`, q.model, q.prompt, q.maxTokens)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, q.server.URL()+"/v1/completions", bytes.NewReader([]byte(body)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, q.server.URL()+"/v1/completions",
+		bytes.NewReader([]byte(body)))
 	if err != nil {
 		o.End = "broken"
 		return o

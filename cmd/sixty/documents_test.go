@@ -40,35 +40,34 @@ type documented struct {
 	text string
 }
 
-// said is the server that the documents ask; a recording is served in its place.
-const said = "http://localhost:8000"
+// documentedServer is the server that documents diagnose. A recording is served in its place.
+const documentedServer = "http://localhost:8000"
 
-// notRun are the documented commands that this test does not run, each with the reason. Of
-// these the flags are checked.
+// notRun are the documented commands that this test does not run, each with the reason. Their flags are checked.
 var notRun = []struct {
 	what *regexp.Regexp
 	why  string
 }{
-	{regexp.MustCompile(`--serve\b|^sixty (gateway|serve|top|mcp) `), "goes on until it is interrupted: TestEveryVerbEndsWhenInterrupted"},
+	{regexp.MustCompile(`--serve\b|^sixty (gateway|serve|top|mcp) `), "runs until it is interrupted: TestEveryVerbEndsWhenInterrupted"},
 	{regexp.MustCompile(`/(etc|var)/`), "writes where Grafana reads"},
-	{regexp.MustCompile(`https://aps-workspaces`), "needs an account of AWS: TestDiagnoseAManagedPrometheus"},
+	{regexp.MustCompile(`https://aps-workspaces`), "needs an AWS account: TestDiagnoseAManagedPrometheus"},
 	{regexp.MustCompile(`\b(vllm-\d|prometheus|prod|gpu-host):\d|\bURL\b`), "needs servers of those names"},
 	{regexp.MustCompile(`^sixty (bench|diagnose|record|audit|simulate|tune) (http://)?localhost:`), "needs a server that computes, and a machine that is not busy"},
 	{regexp.MustCompile(`^sixty trace (traces|http)`), "needs traces of one's own, or a server that keeps them"},
 	{regexp.MustCompile(`run\.csv|azure\.csv|^sixty profile (capture|diff|.*(trace|rank|decode))`), "needs a trace of one's own"},
 }
 
-// asked are the commands that are run against a server that replays a recording, or simulate
-// a day, with flags that make them short.
-var asked = map[string]string{
-	"sixty simulate meta-llama/Llama-3.1-8B-":    " --duration 10m",
-	"sixty diagnose " + said + " --baseline ":    " --duration 2s",
-	"sixty audit " + said + " --rules alerts.":   "",
-	"sixty generate rules --dialect vllm-v0 --m": " --only kv-cache-thrashing", // each alert is played to its rules
+// shortened are commands that take long, or ask a server, and the flags that make them short. A server that replays a
+// recording answers them.
+var shortened = map[string]string{
+	"sixty simulate meta-llama/Llama-3.1-8B-":              " --duration 10m",
+	"sixty diagnose " + documentedServer + " --baseline ":  " --duration 2s",
+	"sixty audit " + documentedServer + " --rules alerts.": "",
+	"sixty generate rules --dialect vllm-v0 --m":           " --only kv-cache-thrashing", // every alert is tested
 }
 
-// TestDocumentedCommands runs every command in the documents that needs no more than the
-// files beside it, in the order in which they are written, in one directory for each page.
+// TestDocumentedCommands runs the commands of each document in their order, in one directory, if the files of
+// documentShell are enough.
 func TestDocumentedCommands(t *testing.T) {
 	commands := documentedCommands(t)
 	if len(commands) < 40 {
@@ -110,13 +109,13 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-// run runs a command, or says why it does not and checks its flags.
+// run runs a command, or checks its flags and logs why it does not run it.
 func (sh *shell) run(t *testing.T, c documented, server string) {
 	t.Helper()
 	text, whole := c.text, false
-	for begins, more := range asked {
+	for begins, more := range shortened {
 		if strings.HasPrefix(text, begins) {
-			text, whole = strings.ReplaceAll(text, said, server)+more, true
+			text, whole = strings.ReplaceAll(text, documentedServer, server)+more, true
 		}
 	}
 	if !whole {
@@ -147,7 +146,8 @@ var loaders = map[string]func(t *testing.T, sh *shell, text string) error{
 	},
 	"alert": func(_ *testing.T, _ *shell, text string) error {
 		rules := "groups:\n- name: documented\n  rules:\n  - " + strings.ReplaceAll(text, "\n", "\n    ")
-		_, errs := rulefmt.Parse([]byte(rules), false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+		_, errs := rulefmt.Parse([]byte(rules), false, model.UTF8Validation, parser.NewParser(parser.Options{}),
+			slog.New(slog.DiscardHandler))
 		return errors.Join(errs...)
 	},
 	"global": servesWith, "alerting": servesWith, "sixty": servesWith, "scrape_configs": servesWith,
@@ -176,7 +176,8 @@ var loaders = map[string]func(t *testing.T, sh *shell, text string) error{
 			Inputs map[string]any
 		}
 		offered, err := os.ReadFile(filepath.Join("..", "..", "action.yml"))
-		if err = errors.Join(err, yaml.Unmarshal(offered, &action), yaml.Unmarshal([]byte(text), &workflow)); err != nil {
+		if err = errors.Join(err, yaml.Unmarshal(offered, &action),
+			yaml.Unmarshal([]byte(text), &workflow)); err != nil {
 			return err
 		}
 		for _, step := range workflow.Jobs["rules"].Steps {
@@ -249,7 +250,7 @@ func servesWith(t *testing.T, sh *shell, text string) error {
 	return sh.succeed(t, "sixty serve localhost:8000 --config sixty.yaml --dry-run")
 }
 
-// succeed runs a command line, whose findings are no failure.
+// succeed runs a command line. Findings are no failure.
 func (sh *shell) succeed(t *testing.T, line string) error {
 	t.Helper()
 	if code, out := sh.do(t, line); code != codes.ExitOK && code != codes.ExitFound {
@@ -265,8 +266,7 @@ var (
 	firstKey      = regexp.MustCompile(`(?m)\A(?:#.*\n|[{"\s])*(\w+)`)
 )
 
-// TestDocumentedFilesAreRead has the program read every block of YAML and JSON that the documents would have
-// a reader copy.
+// TestDocumentedFilesAreRead lets the program read every block of YAML and JSON in the documents.
 func TestDocumentedFilesAreRead(t *testing.T) {
 	found := map[string]bool{}
 	for page, text := range documentPages(t) {
@@ -277,7 +277,7 @@ func TestDocumentedFilesAreRead(t *testing.T) {
 		for _, b := range blocks {
 			key := firstKey.FindStringSubmatch(b[1])
 			if key == nil || loaders[key[1]] == nil {
-				t.Errorf("%s: nothing here reads what begins so:\n%s", page, b[1])
+				t.Errorf("%s: no loader reads this block:\n%s", page, b[1])
 				continue
 			}
 			found[key[1]] = true
@@ -298,8 +298,8 @@ func TestDocumentedFilesAreRead(t *testing.T) {
 
 var printed = regexp.MustCompile("(?s)```text\n\\$ (sixty [^\n]*)\n(.*?)```\n")
 
-// TestDocumentsShowWhatIsPrinted compares the output that documents show with what the command above it prints
-// today. A last line of "…" stands for the rest of it.
+// TestDocumentsShowWhatIsPrinted compares the output in documents with what the command above it prints. A last line "…"
+// stands for the rest.
 func TestDocumentsShowWhatIsPrinted(t *testing.T) {
 	found := 0
 	for page, text := range documentPages(t) {
@@ -308,7 +308,8 @@ func TestDocumentsShowWhatIsPrinted(t *testing.T) {
 			t.Run(filepath.Base(page), func(t *testing.T) {
 				t.Parallel()
 				_, got := documentShell(t).do(t, block[1])
-				if want, cut := strings.CutSuffix(block[2], "…\n"); got != want && (!cut || !strings.HasPrefix(got, want)) {
+				if want, cut := strings.CutSuffix(block[2], "…\n"); got != want &&
+					(!cut || !strings.HasPrefix(got, want)) {
 					t.Errorf("%s shows for %q:\n%s\nprinted:\n%s", page, block[1], want, got)
 				}
 			})
@@ -325,7 +326,7 @@ type shell struct {
 	env []string
 }
 
-// documentShell makes the files that the documents speak of.
+// documentShell makes the files that the documents' commands use.
 func documentShell(t *testing.T) *shell {
 	t.Helper()
 	sh := &shell{dir: t.TempDir()}
@@ -349,12 +350,13 @@ func documentShell(t *testing.T) *shell {
 	} {
 		copied(t, filepath.Join(sh.dir, to), filepath.Join(root, filepath.FromSlash(from)))
 	}
-	page, err := os.ReadFile(filepath.Join(root, "docs", "slo.md")) // its first example is what the others speak of
+	page, err := os.ReadFile(filepath.Join(root, "docs", "slo.md")) // its first example is the slo.yaml of all documents
 	must.Succeed(t, err)
 	_, example, _ := strings.Cut(string(page), "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
 	must.Succeed(t, os.WriteFile(filepath.Join(sh.dir, "slo.yaml"), []byte(example), 0o600))
-	sh.env = append(os.Environ(), asCommand+"=1", "PATH="+bin+":"+os.Getenv("PATH"), "TMPDIR="+t.TempDir(), "HOME="+t.TempDir(),
+	sh.env = append(os.Environ(), asCommand+"=1", "PATH="+bin+":"+os.Getenv("PATH"), "TMPDIR="+t.TempDir(),
+		"HOME="+t.TempDir(),
 		"ARGS=--max-num-seqs 64")
 	return sh
 }
@@ -377,11 +379,11 @@ func copied(t *testing.T, to, from string) {
 
 func (sh *shell) do(t *testing.T, line string) (code int, out string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // one that goes on belongs into notRun
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // commands that do not end belong into notRun
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	cmd.Dir, cmd.Env = sh.dir, sh.env
-	cmd.WaitDelay = time.Minute // what it leaves behind would hold the output open for ever
+	cmd.WaitDelay = time.Minute // a process that it leaves behind holds the output open
 	var b bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &b, &b
 	must.Succeed(t, cmd.Start())
@@ -408,8 +410,8 @@ func documentPages(t *testing.T) map[string]string {
 	return out
 }
 
-// documentedCommands finds the commands in the fenced and the indented blocks of the
-// documents. What follows "&&" is another program's.
+// documentedCommands finds the commands in the fenced and indented blocks of the documents. After "&&" there are other
+// programs.
 func documentedCommands(t *testing.T) []documented {
 	t.Helper()
 	var out []documented

@@ -21,7 +21,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/fleet"
 )
 
-// Rows of the table of exit codes that other tests hold against the commands.
+// exitsElsewhere are the rows of the table of exit codes that other tests check.
 var exitsElsewhere = map[string]string{
 	"130 ":               "TestEveryVerbEndsWhenInterrupted",
 	"0 record":           "TestEveryVerbEndsWhenInterrupted",
@@ -48,10 +48,10 @@ func readExits(t *testing.T) map[string]string {
 	return rows
 }
 
-// TestExitCodes holds the one table of exit codes, in docs/install.md, against what the commands do.
+// TestExitCodes compares the table of exit codes in docs/install.md with what the commands do.
 func TestExitCodes(t *testing.T) {
 	mute := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // or nobody notices that the client is gone
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client is gone
 		<-r.Context().Done()
 	}))
 	t.Cleanup(mute.Close)
@@ -111,7 +111,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// tenTimes is a result whose latencies are ten times another one's.
+// tenTimes returns a load test's result with ten times the latencies.
 func tenTimes(t *testing.T, result []byte) []byte {
 	t.Helper()
 	var r map[string]any
@@ -140,7 +140,7 @@ func tenTimes(t *testing.T, result []byte) []byte {
 	return out
 }
 
-// loadServer is a server for a load test.
+// loadServer starts a server for a load test.
 func loadServer(t *testing.T) string {
 	t.Helper()
 	s, err := fleet.Start(fleet.Config{})

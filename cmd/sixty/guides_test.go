@@ -30,7 +30,7 @@ import (
 // An item of a guide is a comment with its number; the commands and what must be seen follow it.
 var guideItem = regexp.MustCompile(`(?m)^# (\d+)\. `)
 
-// What a script can expect.
+// expectation matches a line of a script that checks something.
 var expectation = regexp.MustCompile(`(?m)^(! )?(stdout|stderr|grep|exists|cmp) `)
 
 // guideItems is the number of things that the guides ask for.
@@ -78,7 +78,7 @@ func TestGuides(t *testing.T) {
 	})
 }
 
-// checkItemsAreComplete fails where an item is missing, or expects nothing.
+// checkItemsAreComplete fails if an item is missing, or checks nothing.
 func checkItemsAreComplete(t *testing.T, dir string) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
@@ -120,8 +120,8 @@ func newEcho() http.Handler {
 	})
 }
 
-// get is a command of scripts: get [-until REGEXP] [-post BODY] URL [NAME=VALUE…] prints the answer, as soon as it
-// matches. The names and values become the query.
+// get is a command of scripts: get [-until REGEXP] [-post BODY] URL [NAME=VALUE…] repeats a request until the answer
+// matches, and prints the answer. The names and values become the query.
 func get() {
 	flags := flag.NewFlagSet("get", flag.ExitOnError)
 	until := flags.String("until", "", "")
@@ -165,11 +165,11 @@ func ask(address, body string) string {
 	return cmp.Or(string(answer), fmt.Sprint(resp.Status, err))
 }
 
-// growing is a number of a page that grows by so much from one scrape to the next: {100+5n}.
+// growing matches a number of a page that grows with each scrape: {100+5n}.
 var growing = regexp.MustCompile(`\{(\d+)\+(\d+)n\}`)
 
-// writePages is a command of scripts: pages FILE SCRAPES TARGET writes a recording of a target, with a scrape every
-// 15 s, from a page whose numbers grow.
+// writePages is a command of scripts: pages FILE SCRAPES TARGET writes a recording of a target, with a scrape every 15 s,
+// from a page with growing numbers.
 func writePages() {
 	page, err := os.ReadFile(os.Args[1])
 	if err != nil {

@@ -20,30 +20,27 @@ import (
 	codes "github.com/sixty-dev/sixty/internal/cli/command"
 )
 
-// ends is how long a command may go on after an interrupt: a second, and another
-// one for machines that are busy. One that had to wait for a processor, to begin or to
-// end, is tried again; one that does not end never makes it.
 const (
-	ends     = 2 * time.Second
-	attempts = 4
-	killed   = 20 * time.Second // what goes on for that long
-	unready  = -1               // the exit code of what a signal ended: it had hardly begun
+	ends     = 2 * time.Second  // in which a command must end after an interrupt: a second, and one for busy machines
+	attempts = 4                // of a command that was late, because it had to wait for a processor
+	killed   = 20 * time.Second // after which a command is killed
+	unready  = -1               // the exit code of a command that the signal ended, because it had hardly begun
 )
 
-// TestEveryVerbEndsWhenInterrupted starts every verb on a job that would go on
-// for long, and interrupts it.
+// TestEveryVerbEndsWhenInterrupted starts every verb on a long job, and interrupts it.
 func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
 	mute := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // or nobody notices that the client is gone
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client is gone
 		<-r.Context().Done()
 	}))
 	t.Cleanup(mute.Close)
 	recordings, err := filepath.Abs("../../testdata/recordings")
 	must.Succeed(t, err)
-	live := httptest.NewServer(serve(map[string][][]byte{"thrashing-deep": load(t, filepath.Join(recordings, "thrashing-deep.tar.zst"))}))
+	live := httptest.NewServer(serve(map[string][][]byte{"thrashing-deep": load(t,
+		filepath.Join(recordings, "thrashing-deep.tar.zst"))}))
 	t.Cleanup(live.Close)
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "fifo.tar") // opening it waits for ever, whatever the context says
@@ -88,7 +85,8 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 				tc.after = time.Second
 			}
 			for attempt := 1; ; attempt++ {
-				took, code, out := interrupted(t, strings.Fields(strings.ReplaceAll(tc.args, "$DIR", t.TempDir())), tc.after)
+				took, code, out := interrupted(t, strings.Fields(strings.ReplaceAll(tc.args, "$DIR", t.TempDir())),
+					tc.after)
 				if (took > ends || code == unready) && attempt < attempts {
 					t.Logf("attempt %d: exit code %d after %s", attempt, code, took)
 					tc.after *= 2
@@ -106,8 +104,8 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 	}
 }
 
-// interrupted starts a command and interrupts it after a while. It returns how long
-// the command went on, its exit code and what it said.
+// interrupted starts a command and interrupts it after a while. It returns the time until the command ended, its exit code
+// and its output.
 func interrupted(t *testing.T, args []string, after time.Duration) (took time.Duration, code int, out string) {
 	t.Helper()
 	cmd, said := command(t, args...)

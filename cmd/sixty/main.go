@@ -1,11 +1,11 @@
-// Command sixty tells the person on call what is wrong with an LLM inference
-// server, and what to change, within sixty seconds.
+// Command sixty tells the person on call what is wrong with an LLM inference server, and what to change, within sixty
+// seconds.
 package main
 
 import (
 	"os"
 
-	_ "golang.org/x/crypto/x509roots/fallback" // root certificates for where the system has none, as in a container from scratch
+	_ "golang.org/x/crypto/x509roots/fallback" // root certificates for containers without any
 
 	"github.com/sixty-dev/sixty/internal/cli"
 )

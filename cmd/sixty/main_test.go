@@ -31,12 +31,11 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"sixty": main, "get": get, "pages": writePages})
 }
 
-// asCommand is the environment variable that makes the test binary the command
-// itself.
+// asCommand is the environment variable that makes the test binary the command itself.
 const asCommand = "SIXTY_TEST_AS_COMMAND"
 
-// TestScripts drives the binary as a user does. A script finds the recordings
-// in $RECORDINGS, what nvidia-smi prints in $NVIDIA and servers behind $VLLM; see serve.
+// TestScripts runs the binary as a user does. A script finds recordings in $RECORDINGS, outputs of nvidia-smi in $NVIDIA,
+// and servers behind $VLLM; see serve.
 func TestScripts(t *testing.T) {
 	runScripts(t, "testdata/script", func(*testscript.Env) error { return nil })
 }
@@ -79,17 +78,19 @@ func load(t *testing.T, path string) [][]byte {
 	return pages
 }
 
-// sickSince is where in the served recordings the first page is taken from.
-const sickSince = 75 // seconds
+// sickSince is the position in a recording, in seconds, at which serve begins.
+const sickSince = 75
 
-// serve is some inference servers, by the first part of the path:
-// thrashing-deep, full-but-quiet and higher-rate, which is another process than the
-// other two, replay a recording a page a second, from the first request for an address on:
-// a query makes another address, for a script may take longer than the recording, and ?from=40 begins at another second;
-// silent shows no engine metrics (--disable-log-stats), bare two of them; dcgm is a GPU exporter; secret is
-// full-but-quiet behind a bearer token; recovering is full-but-quiet too, after
-// its first three pages failed; node is another program; garbage, json, html and broken answer what no server
-// should; all of them have a healthy /health, but frozen answers nothing at all.
+// serve serves several inference servers. The first part of the path chooses one:
+//
+//   - thrashing-deep, full-but-quiet and higher-rate replay a recording, a page a second, from the first request for an
+//     address on. A query makes another address, because a script may take longer than the recording; ?from=40 begins at
+//     another second. higher-rate is another process than the other two.
+//   - silent has no engine metrics (--disable-log-stats), bare has two of them, dcgm is a GPU exporter, node is another
+//     program.
+//   - secret is full-but-quiet behind a bearer token; recovering is full-but-quiet after three failed pages.
+//   - garbage, json, html and broken give answers that no server should give.
+//   - frozen answers nothing. All others have a healthy /health.
 func serve(pages map[string][][]byte) http.Handler {
 	var began sync.Map // the time of the first page, by address
 	var recovering atomic.Int32
@@ -106,7 +107,7 @@ func serve(pages map[string][][]byte) http.Handler {
 		server, path, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
 		switch {
 		case server == "frozen":
-			_, _ = io.Copy(io.Discard, r.Body) // or nobody notices that the client is gone
+			_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client is gone
 			<-r.Context().Done()
 		case server == "refusing":
 			http.Error(w, "", http.StatusBadGateway)
@@ -156,7 +157,7 @@ func serve(pages map[string][][]byte) http.Handler {
 	})
 }
 
-// TestMainIsShort keeps the wiring where it belongs.
+// TestMainIsShort holds that main.go contains no logic.
 func TestMainIsShort(t *testing.T) {
 	b := must.ReadFile(t, "main.go")
 	if n := strings.Count(string(b), "\n"); n > 50 {

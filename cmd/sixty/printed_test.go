@@ -9,8 +9,7 @@ import (
 	codes "github.com/sixty-dev/sixty/internal/cli/command"
 )
 
-// TestPrintedCommandsRun takes the commands out of what the demo prints, joins the lines of long ones as a shell does,
-// and runs each.
+// TestPrintedCommandsRun runs the commands that the demo prints.
 func TestPrintedCommandsRun(t *testing.T) {
 	sh := documentShell(t)
 	const line = "sixty demo --fault kv-cache-thrashing"
@@ -22,7 +21,7 @@ func TestPrintedCommandsRun(t *testing.T) {
 	for _, c := range printed {
 		text := c.text
 		if strings.Contains(text, "--serve") || strings.Contains(text, "localhost:8000") {
-			text += " --help" // it goes on until it is interrupted, or needs the server that the one before is
+			text += " --help" // it runs until it is interrupted, or needs the server that such a command starts
 		}
 		if code, out := sh.do(t, text); code == codes.ExitCannotCheck || strings.Contains(out, "error: ") {
 			t.Errorf("%s prints %s, which ends with %d:\n%s", line, text, code, out)

@@ -15,7 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/fleet"
 )
 
-// fleetAt serves a model at an address, which does not change when it comes back.
+// fleetAt serves a model at an address, so that it can come back at the same one.
 func fleetAt(t *testing.T, addr, model string) *fleet.Fleet {
 	t.Helper()
 	fl, err := fleet.Start(fleet.Config{Addr: addr, Replicas: 1, Model: model, Warm: time.Minute})
@@ -23,8 +23,8 @@ func fleetAt(t *testing.T, addr, model string) *fleet.Fleet {
 	return fl
 }
 
-// away is how long the Alertmanager is away: longer than it takes until alerts are sent again.
-// SIXTY_ALERTMANAGER_AWAY makes it longer, up to hours.
+// away returns how long the Alertmanager is away: longer than the interval at which alerts are sent again.
+// SIXTY_ALERTMANAGER_AWAY sets it, up to hours.
 func away(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv("SIXTY_ALERTMANAGER_AWAY")
@@ -38,8 +38,8 @@ func away(t *testing.T) time.Duration {
 	return d
 }
 
-// TestAlertmanager: a real one groups what it is told and resolves it. What begins or ends
-// while it is away is told when it is back, once; meanwhile the page says that it is away.
+// TestAlertmanager holds that a real Alertmanager groups and resolves the monitor's alerts. Alerts that begin or end while
+// it is away are sent once when it is back; meanwhile the page says that it is away.
 func TestAlertmanager(t *testing.T) {
 	bin := tool(t, "SIXTY_ALERTMANAGER", "prometheus-alertmanager", "apt-get install prometheus-alertmanager")
 	p := newListener(t, func(*notice) {})
@@ -49,7 +49,8 @@ receivers:
   webhook_configs: [{url: %q, send_resolved: true}]
 `, p.URL))
 	addr := port(t)
-	am := launch(t, "http://"+addr, "/-/ready", bin, "--config.file="+amFile, "--storage.path="+t.TempDir(), "--cluster.listen-address=", "--web.listen-address="+addr)
+	am := launch(t, "http://"+addr, "/-/ready", bin, "--config.file="+amFile, "--storage.path="+t.TempDir(),
+		"--cluster.listen-address=", "--web.listen-address="+addr)
 	models := []string{"llama-8b", "qwen-7b", "mistral-7b"}
 	at, fleets := map[string]string{}, map[string]*fleet.Fleet{}
 	up := func(model string) { fleets[model] = fleetAt(t, at[model], model) }
@@ -59,7 +60,8 @@ receivers:
 		defer func() { _ = fleets[model].Close() }()
 	}
 	file := textFile(t, "sixty.yaml", fmt.Sprintf("alerting:\n  alertmanagers:\n  - static_configs: [{targets: [%q]}]\nsixty:\n  evaluation_interval: 2s\n  alerts: {keep_firing_for: 2s}\n", addr))
-	m := sixtyServe(t, "--config", file, "--data", t.TempDir(), "--interval", "1s", at[models[0]], at[models[1]], at[models[2]])
+	m := sixtyServe(t, "--config", file, "--data", t.TempDir(), "--interval", "1s", at[models[0]], at[models[1]],
+		at[models[2]])
 	m.until(time.Minute, "three models are well", m.healthy(3, 3))
 	if got := p.seen(""); len(got) > 0 {
 		t.Errorf("told of nothing: %q", got)
@@ -104,7 +106,7 @@ receivers:
 	dead("qwen-7b", true)
 	m.until(time.Minute, "that the Alertmanager is away", unreached)
 	up("llama-8b")
-	_ = fleets["mistral-7b"].Close() // it comes back before the Alertmanager does: nobody is told any more
+	_ = fleets["mistral-7b"].Close() // back before the Alertmanager is: no notification
 	dead("mistral-7b", true)
 	up("mistral-7b")
 	dead("mistral-7b", false)
@@ -114,8 +116,7 @@ receivers:
 	m.until(2*time.Minute, "that the Alertmanager is back", func() bool { return !unreached() })
 	up("qwen-7b")
 	told(2*time.Minute, "llama-8b firing", "llama-8b resolved", "qwen-7b firing", "qwen-7b resolved")
-	// What is sent again is told once. Others are told as well, such as that a server was
-	// started again: they begin, and end, once too.
+	// An alert that is sent again is notified once. So are others, such as the restart of a server.
 	m.until(5*time.Minute, "the end of everything", func() bool {
 		firing, resolved := 0, 0
 		for _, text := range p.seen("") {

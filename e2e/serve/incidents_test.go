@@ -23,15 +23,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// How the long siege goes.
+// The timing of the long siege.
 const (
-	attackFor   = time.Minute     // each attack, in turn,
-	attackEvery = 3 * time.Minute // of which one begins so often
-	lastFault   = 6 * time.Minute // before the end: it is over by then, and people know
-	backAgain   = time.Minute     // after a kill -9 of the monitor
+	attackFor   = time.Minute     // the length of an attack
+	attackEvery = 3 * time.Minute // from the beginning of one attack to the next
+	lastFault   = 6 * time.Minute // before the end: by then the fault is over and its end notified
+	backAgain   = time.Minute     // in which the monitor is back after a kill -9
 )
 
-// A trouble is a fault that comes and goes, of a model that nothing else has.
+// A trouble is a fault that comes and goes, of a model that has no other.
 type trouble struct {
 	model, scenario string // whose second phase is the fault
 	replicas, only  int
@@ -48,11 +48,11 @@ var troubles = []trouble{
 	{model: "restarted", scenario: "engine-restart", replicas: 1, alert: "VLLMTargetDown", first: 7 * time.Minute, fault: 50 * time.Second, well: 10 * time.Minute},
 }
 
-// A fault is one time of a trouble.
+// A fault is one occurrence of a trouble.
 type fault struct {
 	*trouble
 	begin, end time.Time
-	named      time.Time // the first evaluation whose verdict it is
+	named      time.Time // the first evaluation with it as the verdict
 }
 
 // start serves the model until the end, and returns its faults.
@@ -71,13 +71,14 @@ func (x *trouble) start(t *testing.T, length time.Duration) (urls []string, faul
 		sc.Phases = append(sc.Phases, sick, well)
 		faults = append(faults, &fault{trouble: x, begin: began.Add(at), end: began.Add(at + x.fault)})
 	}
-	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: x.replicas, Scenario: sc, Model: x.model, Warm: warm})
+	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: x.replicas, Scenario: sc, Model: x.model,
+		Warm: warm})
 	must.Succeed(t, err)
 	t.Cleanup(func() { _ = fl.Close() })
 	return fl.URLs(), faults
 }
 
-// stall has clients that ask for everything and read ten bytes a second, until a time.
+// stall runs clients that request everything and read ten bytes a second, until a time.
 func (m *monitored) stall(end time.Time) {
 	var clients sync.WaitGroup
 	defer clients.Wait()
@@ -98,7 +99,7 @@ func (m *monitored) stall(end time.Time) {
 	}
 }
 
-// export has clients that send spans, until a time.
+// export runs clients that send spans, until a time.
 func (m *monitored) export(end time.Time) {
 	var clients sync.WaitGroup
 	defer clients.Wait()
@@ -120,8 +121,9 @@ func (m *monitored) export(end time.Time) {
 	}
 }
 
-// TestIncidents is a siege while servers die, hang, drown and restart: a receiver that is well is told of each fault
-// once, within two evaluations of the one that named it, and of its end; beside one that hangs and one that fails.
+// TestIncidents attacks the monitor while servers die, hang, are overloaded and restart. A healthy receiver must be
+// notified of each fault once, within two evaluations of the one that named it, and of its end. Two other receivers hang
+// and fail.
 func TestIncidents(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv("SIXTY_BESIEGED"))
 	if err != nil {
@@ -133,7 +135,10 @@ func TestIncidents(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(func() { hangs.CloseClientConnections(); hangs.Close() })
-	fails := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
+	fails := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.WriteHeader(http.StatusBadGateway)
+	}))
 	t.Cleanup(fails.Close)
 	heart := newListener(t, func(*notice) {})
 	file := textFile(t, "sixty.yaml", fmt.Sprintf(`sixty:
@@ -160,7 +165,8 @@ func TestIncidents(t *testing.T) {
 		t.Cleanup(s.Close)
 		targets = append(targets, s.URL)
 	}
-	m := sixtyServe(t, append([]string{"--data", t.TempDir(), "--no-host-metrics", "--trace-buffer", "32MB", "--config", file}, targets...)...)
+	m := sixtyServe(t, append([]string{"--data", t.TempDir(), "--no-host-metrics", "--trace-buffer", "32MB", "--config",
+		file}, targets...)...)
 
 	var answered, refused, cut atomic.Int64
 	attacks := []struct {
@@ -185,7 +191,8 @@ func TestIncidents(t *testing.T) {
 			next = next.Add(attackEvery)
 			a := attacks[turn%len(attacks)]
 			turn++
-			t.Logf("%s attack: %s; longest gap %.1f s, peak %d MB", now.Format(time.TimeOnly), a.name, gap.Seconds(), max(peak, highWater(t, m.cmd.Process.Pid))>>20)
+			t.Logf("%s attack: %s; longest gap %.1f s, peak %d MB", now.Format(time.TimeOnly), a.name, gap.Seconds(),
+				max(peak, highWater(t, m.cmd.Process.Pid))>>20)
 			if a.do != nil {
 				attackers.Go(func() { a.do(now.Add(attackFor)) })
 			} else {
@@ -212,9 +219,10 @@ func TestIncidents(t *testing.T) {
 		}
 		last, evaluations = o.At, evaluations+1
 		for _, f := range faults {
-			if f.named.IsZero() && o.At.After(f.begin) && o.At.Before(f.end.Add(time.Minute)) && slices.ContainsFunc(o.Models, func(x view.Model) bool {
-				return x.Model == f.model && x.Verdict.Status == view.Firing && x.Verdict.Severity != "info"
-			}) {
+			if f.named.IsZero() && o.At.After(f.begin) && o.At.Before(f.end.Add(time.Minute)) &&
+				slices.ContainsFunc(o.Models, func(x view.Model) bool {
+					return x.Model == f.model && x.Verdict.Status == view.Firing && x.Verdict.Severity != "info"
+				}) {
 				f.named = o.At
 			}
 		}
@@ -238,9 +246,11 @@ func TestIncidents(t *testing.T) {
 				ended = append(ended, n)
 			}
 		}
-		line := fmt.Sprintf("%-12s %s to %s: named after %.0f s", f.model, f.begin.Format(time.TimeOnly), f.end.Format(time.TimeOnly), f.named.Sub(f.begin).Seconds())
+		line := fmt.Sprintf("%-12s %s to %s: named after %.0f s", f.model, f.begin.Format(time.TimeOnly),
+			f.end.Format(time.TimeOnly), f.named.Sub(f.begin).Seconds())
 		if f.named.IsZero() {
-			line = fmt.Sprintf("%-12s %s to %s: never named", f.model, f.begin.Format(time.TimeOnly), f.end.Format(time.TimeOnly))
+			line = fmt.Sprintf("%-12s %s to %s: never named", f.model, f.begin.Format(time.TimeOnly),
+				f.end.Format(time.TimeOnly))
 		}
 		for _, n := range firing {
 			line += fmt.Sprintf(", told %.0f s after the begin (%s)", n.at.Sub(f.begin).Seconds(), n.Labels["severity"])
@@ -256,7 +266,7 @@ func TestIncidents(t *testing.T) {
 		case 1:
 			once++
 			from := f.named
-			for _, k := range kills { // what was not told yet has to be found again
+			for _, k := range kills { // a fault that was not notified before a kill must be found again
 				if k.After(from) && k.Before(firing[0].at) {
 					from = k
 				}

@@ -22,19 +22,24 @@ import (
 
 var kills = flag.Int("kills", 20, "how `often` the monitor is killed")
 
-// backWithin is how soon it is back.
+// backWithin is how soon the monitor must be back.
 const backWithin = 10 * time.Second
 
-// TestKilled kills the monitor of 33 servers again and again, without warning: what it had
-// answered with is there when it is back, and the incident that is open stays the one.
+// TestKilled kills the monitor of 33 servers again and again, without warning. When it is back, it must still have what
+// it had answered with, and the open incident must be the same.
 func TestKilled(t *testing.T) {
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 32, Warm: time.Minute})
 	must.Succeed(t, err)
 	defer fl.Close()
 	sickAt := port(t)
 	sick := fleetAt(t, sickAt, "qwen-7b")
-	m := sixtyServe(t, append([]string{"--data", t.TempDir(), "--interval", "1s", "--evaluation-interval", "2s", sickAt}, fl.URLs()...)...)
-	m.until(2*time.Minute, "all are judged", func() bool { o := m.overview(); return o.State == view.OK && len(o.Models) == 2 })
+	m := sixtyServe(t, append([]string{"--data", t.TempDir(), "--interval", "1s", "--evaluation-interval", "2s",
+		sickAt}, fl.URLs()...)...)
+	m.until(2*time.Minute, "all are judged", func() bool {
+		o := m.overview()
+		return o.State == view.OK &&
+			len(o.Models) == 2
+	})
 	_ = sick.Close()
 	incidents := func() (open, all []string) {
 		_, body := ask(m.url + "/api/v1/incidents")
@@ -59,7 +64,7 @@ func TestKilled(t *testing.T) {
 	var slowest, slowestVerdict time.Duration
 	lost := 0
 	for i := range *kills {
-		if i%4 > 0 { // every fourth time it may not even have scraped
+		if i%4 > 0 { // every fourth time it is killed before it may have scraped
 			verdict := m.until(time.Minute, "a verdict again", judged)
 			if slowestVerdict = max(slowestVerdict, verdict); verdict > backWithin {
 				t.Errorf("kill %d: judged again after %s, want within %s", i, verdict, backWithin)
@@ -85,9 +90,11 @@ func TestKilled(t *testing.T) {
 		if open, all := incidents(); strings.Join(open, " ") != strings.Join(first, " ") {
 			t.Errorf("kill %d: open incidents %q of %q, want %q", i+1, open, all, first)
 		}
-		t.Logf("kill %d: %s samples of the two minutes before, %s after, back in %.1f s", i+1, newest, after, took.Seconds())
+		t.Logf("kill %d: %s samples of the two minutes before, %s after, back in %.1f s", i+1, newest, after,
+			took.Seconds())
 	}
-	t.Logf("RESULT %d kills, slowest start %.1f s, slowest verdict %.1f s later, samples lost after %d", *kills, slowest.Seconds(), slowestVerdict.Seconds(), lost)
+	t.Logf("RESULT %d kills, slowest start %.1f s, slowest verdict %.1f s later, samples lost after %d", *kills,
+		slowest.Seconds(), slowestVerdict.Seconds(), lost)
 	m.until(time.Minute, "a verdict after all that", judged)
 	if strings.Contains(m.output(), "panic") || strings.Contains(m.output(), "damaged") {
 		t.Errorf("log: %s", m.output())
@@ -105,9 +112,9 @@ func atLeast(a, b string) bool {
 	return err1 == nil && err2 == nil && x >= y
 }
 
-// TestFullDisk: what cannot be stored is said and not called healthy; after a minute that is a page, and a
-// server that is killed then is one too. A kill -9 meanwhile loses nothing of what was stored, and no page
-// ends by it. With room again all is well. It wants root, for a small file system.
+// TestFullDisk fills the monitor's disk. The page must say so, and nothing may be called healthy; after a minute it is a
+// page, and so is a server that is killed then. A kill -9 meanwhile must lose no stored sample and end no page. When there
+// is room again, all must be healthy. It needs root, for a small file system.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=3m", "none", dir).CombinedOutput(); err != nil {
@@ -120,8 +127,10 @@ func TestFullDisk(t *testing.T) {
 	victimAt := port(t)
 	victim := fleetAt(t, victimAt, "qwen-7b")
 	hook := newListener(t, func(*notice) {})
-	config := textFile(t, "sixty.yaml", fmt.Sprintf("sixty:\n  receivers:\n  - name: hook\n    webhook_configs: [{url: %q}]\n", hook.URL))
-	m := sixtyServe(t, append([]string{"--config", config, "--data", dir, "--interval", "1s", "--evaluation-interval", "2s", victimAt}, fl.URLs()...)...)
+	config := textFile(t, "sixty.yaml",
+		fmt.Sprintf("sixty:\n  receivers:\n  - name: hook\n    webhook_configs: [{url: %q}]\n", hook.URL))
+	m := sixtyServe(t, append([]string{"--config", config, "--data", dir, "--interval", "1s", "--evaluation-interval",
+		"2s", victimAt}, fl.URLs()...)...)
 	m.until(time.Minute, "the models are well", m.healthy(2, 5))
 	before := time.Now()
 	stone := filepath.Join(dir, "stone")
@@ -140,7 +149,10 @@ func TestFullDisk(t *testing.T) {
 	t.Logf("said after %s: %q", took.Round(time.Second), m.overview().Problems)
 	_ = victim.Close()
 	t.Cleanup(func() { t.Logf("told: %q", hook.seen("")) })
-	took = m.until(3*time.Minute, "two pages", func() bool { return hook.heard("firing", "SixtyBlind") && hook.heard("firing", "VLLMTargetDown") })
+	took = m.until(3*time.Minute, "two pages", func() bool {
+		return hook.heard("firing", "SixtyBlind") &&
+			hook.heard("firing", "VLLMTargetDown")
+	})
 	t.Logf("paged after %s; ready: %d", took.Round(time.Second), statusOf(m.url+"/-/ready"))
 	if statusOf(m.url+"/-/ready") != 503 {
 		t.Error("it is blind, and ready")
@@ -149,7 +161,8 @@ func TestFullDisk(t *testing.T) {
 	m.stop(syscall.SIGKILL)
 	m.start()
 	took = m.until(time.Minute, "samples in memory", func() bool {
-		return strings.Contains(strings.Join(m.overview().Problems, " "), "in memory only") && len(m.overview().Models) > 0
+		return strings.Contains(strings.Join(m.overview().Problems, " "), "in memory only") &&
+			len(m.overview().Models) > 0
 	})
 	t.Logf("after a kill it judges in memory, %s later", took.Round(time.Second))
 	<-time.After(30 * time.Second)
@@ -175,7 +188,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// statusOf is the status that a URL is answered with, 0 for none.
+// statusOf returns the status of the answer to a URL, 0 without an answer.
 func statusOf(url string) int {
 	status, _ := ask(url)
 	return status

@@ -15,14 +15,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 )
 
-// limited prepends what holds a program to the memory of the pod that is shipped: a cgroup, that systemd or
-// the test makes, and otherwise the limit of the garbage collector alone, whose success the test measures.
+// limited prepends a command that limits a program to the memory of the shipped pod: with a cgroup, which systemd or the
+// test makes, or else with the limit of the garbage collector, whose success the test measures.
 func limited(t *testing.T, argv ...string) []string {
-	scope := []string{"systemd-run", "--scope", "-q", "-p", fmt.Sprintf("MemoryMax=%d", memoryLimit), "-p", "MemorySwapMax=0"}
+	scope := []string{"systemd-run", "--scope", "-q", "-p", fmt.Sprintf("MemoryMax=%d", memoryLimit), "-p",
+		"MemorySwapMax=0"}
 	if exec.Command(scope[0], append(scope[1:], "true")...).Run() == nil {
 		return append(scope, argv...)
 	}
-	for _, h := range []struct{ parent, limit string }{{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}} {
+	for _, h := range []struct{ parent, limit string }{{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
+		{"/sys/fs/cgroup", "memory.max"}} {
 		if group, err := cgroup(h.parent, h.limit); err == nil {
 			t.Cleanup(func() { removeCgroup(t, group) })
 			return append([]string{"sh", "-c", `echo $$ >"$0"/cgroup.procs && exec "$@"`, group}, argv...)
@@ -32,7 +34,7 @@ func limited(t *testing.T, argv ...string) []string {
 	return append([]string{"env", fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit/10*9)}, argv...)
 }
 
-// cgroup makes a group of processes that share memoryLimit bytes, the page cache included.
+// cgroup makes a control group with memoryLimit bytes of memory, page cache included.
 func cgroup(parent, limit string) (string, error) {
 	if _, err := os.Stat(filepath.Join(parent, "cgroup.procs")); err != nil {
 		return "", err
@@ -41,7 +43,7 @@ func cgroup(parent, limit string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Writing to a file that is not there fails where the controller is not in use.
+	// If the controller is not in use, the file does not exist, and writing fails.
 	f, err := os.OpenFile(filepath.Join(group, limit), os.O_WRONLY, 0)
 	if err == nil {
 		_, err = f.WriteString(strconv.Itoa(memoryLimit))
@@ -54,7 +56,7 @@ func cgroup(parent, limit string) (string, error) {
 	return group, nil
 }
 
-// removeCgroup removes a group whose processes end.
+// removeCgroup removes a group once its processes have ended.
 func removeCgroup(t *testing.T, group string) {
 	if polltest.True(func() bool { return syscall.Rmdir(group) == nil }) {
 		return

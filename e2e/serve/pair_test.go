@@ -19,17 +19,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// How long two monitors may take to agree, and a new leader to tell: two evaluations of two seconds, and what
-// the cluster needs to see that one is gone.
+// How long two monitors may take to agree, and a new leader to notify: two evaluations of two seconds, and the time until
+// the cluster notices that one is gone.
 const (
 	agreeWithin = 30 * time.Second
 	tellWithin  = time.Minute
-	quietFor    = 15 * time.Second // in which nothing is told again
-	saidWithin  = 2 * time.Second  // the other knows who was told; one that is killed before is repeated
+	quietFor    = 15 * time.Second // in which no notification is repeated
+	saidWithin  = 2 * time.Second  // until the other knows of a notification; after a kill before that it is repeated
 )
 
-// TestPair kills each of two monitors in turn, under load: nobody is told twice or not at all, and what people
-// wrote at one is at the other.
+// TestPair kills each of two monitors in turn, under load. Each notification must be sent exactly once, and notes made at
+// one monitor must be at the other.
 func TestPair(t *testing.T) {
 	people := newListener(t, func(*notice) {})
 	t.Cleanup(func() {
@@ -62,10 +62,14 @@ func TestPair(t *testing.T) {
 	stop := load(monitors)
 	defer stop()
 	for i, m := range monitors {
-		m.until(2*time.Minute, fmt.Sprintf("monitor %d judges all", i), func() bool { o := m.overview(); return o.State == view.OK && len(o.Models) == 4 })
+		m.until(2*time.Minute, fmt.Sprintf("monitor %d judges all", i),
+			func() bool { o := m.overview(); return o.State == view.OK && len(o.Models) == 4 })
 	}
 	told := func(model string) []string {
-		return slices.DeleteFunc(people.seen("VLLMTargetDown"), func(s string) bool { return !strings.HasPrefix(s, model+" ") })
+		return slices.DeleteFunc(people.seen("VLLMTargetDown"), func(s string) bool {
+			return !strings.HasPrefix(s,
+				model+" ")
+		})
 	}
 	once := func(model string) {
 		t.Helper()
@@ -75,9 +79,12 @@ func TestPair(t *testing.T) {
 	sick["first"]()
 	once("first")
 	acknowledge(t, monitors[0], "first")
-	monitors[1].until(agreeWithin, "the acknowledgement is at the other", func() bool { return acknowledged(monitors[1], "first") == "ann" })
+	monitors[1].until(agreeWithin, "the acknowledgement is at the other", func() bool {
+		return acknowledged(monitors[1],
+			"first") == "ann"
+	})
 
-	// The leader dies, and a fault comes while it is away.
+	// The leader dies, and a fault begins while it is away.
 	monitors[0].stop(syscall.SIGKILL)
 	sick["second"]()
 	monitors[1].until(tellWithin, "the other tells of the second", func() bool { return len(told("second")) > 0 })
@@ -93,7 +100,7 @@ func TestPair(t *testing.T) {
 		return len(monitors[1].overview().Models) == 4 && acknowledged(monitors[1], "first") == "ann"
 	})
 
-	// An orderly end, as an upgrade has.
+	// It ends in an orderly way, as in an upgrade.
 	monitors[0].stop(syscall.SIGTERM)
 	sick["fourth"]()
 	monitors[1].until(tellWithin, "the other tells of the fourth", func() bool { return len(told("fourth")) > 0 })
@@ -101,12 +108,13 @@ func TestPair(t *testing.T) {
 	<-time.After(quietFor)
 	all := people.seen("VLLMTargetDown")
 	t.Logf("RESULT told: %q", all)
-	want := []string{"first VLLMTargetDown firing", "fourth VLLMTargetDown firing", "second VLLMTargetDown firing", "third VLLMTargetDown firing"}
+	want := []string{"first VLLMTargetDown firing", "fourth VLLMTargetDown firing", "second VLLMTargetDown firing",
+		"third VLLMTargetDown firing"}
 	if !slices.Equal(all, want) {
 		t.Errorf("people were told %q, want %q", all, want)
 	}
 
-	// All recover, and the leader is killed when it has told of the first.
+	// All models recover, and the leader is killed after its first notification of that.
 	for _, model := range []string{"first", "second"} {
 		well[model]()
 	}
@@ -133,7 +141,7 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// load asks monitors all the time, until it is stopped.
+// load queries monitors without a pause, until it is stopped.
 func load(monitors []*monitored) (stop func()) {
 	done := make(chan struct{})
 	for _, m := range monitors {
@@ -156,7 +164,7 @@ func load(monitors []*monitored) (stop func()) {
 	return func() { close(done) }
 }
 
-// incidentOn is the incident of a model, nil where there is none.
+// incidentOn returns the incident of a model, or nil.
 func incidentOn(m *monitored, model string) *view.Summary {
 	_, body := ask(m.url + "/api/v1/incidents?model=" + model)
 	var list []view.Summary

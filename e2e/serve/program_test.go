@@ -32,14 +32,14 @@ import (
 // A program is a server that tests start, kill and start again.
 type program struct {
 	t     *testing.T
-	url   string // where it says that it is ready
-	ready string // path
+	url   string
+	ready string // the path that answers when the program is ready
 	argv  []string
 	log   string
 	cmd   *exec.Cmd
 }
 
-// launch starts a program and waits until it is ready. It ends with the test.
+// launch starts a program, waits until it is ready, and ends it with the test.
 func launch(t *testing.T, url, ready string, argv ...string) *program {
 	t.Helper()
 	p := &program{t: t, url: url, ready: ready, argv: argv, log: filepath.Join(t.TempDir(), "log")}
@@ -48,7 +48,7 @@ func launch(t *testing.T, url, ready string, argv ...string) *program {
 	return p
 }
 
-// start starts it and returns how long it took until it was ready.
+// start starts the program and returns the time until it was ready.
 func (p *program) start() time.Duration {
 	p.t.Helper()
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -79,7 +79,7 @@ func (p *program) output() string {
 	return string(text[max(0, len(text)-4000):])
 }
 
-// ask returns the status, 0 where there is none, and what was answered.
+// ask returns the status, 0 without an answer, and the body of an answer.
 func ask(url string) (int, string) {
 	client := &http.Client{Timeout: 10 * time.Second}
 	res, err := client.Get(url)
@@ -100,7 +100,7 @@ func port(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// tool returns the path of a program, by a variable of the environment or by name.
+// tool returns the path of a program, from an environment variable or by its name.
 func tool(t *testing.T, variable, name, how string) string {
 	t.Helper()
 	if path := os.Getenv(variable); path != "" {
@@ -113,7 +113,7 @@ func tool(t *testing.T, variable, name, how string) string {
 	return path
 }
 
-// A monitored is a sixty serve.
+// A monitored is a running sixty serve.
 type monitored struct{ *program }
 
 // sixtyServe starts the command under test.
@@ -137,7 +137,7 @@ func (m *monitored) overview() (o view.Overview) {
 	return o
 }
 
-// until waits for something.
+// until waits for a condition.
 func (m *monitored) until(most time.Duration, what string, is func() bool) time.Duration {
 	m.t.Helper()
 	began := time.Now()
@@ -151,7 +151,7 @@ func (m *monitored) until(most time.Duration, what string, is func() bool) time.
 	return time.Since(began)
 }
 
-// healthy reports whether so many models are, of so many servers together.
+// healthy reports whether so many models, with so many servers together, are healthy.
 func (m *monitored) healthy(models, replicas int) func() bool {
 	return func() bool {
 		o := m.overview()
@@ -166,11 +166,12 @@ func (m *monitored) healthy(models, replicas int) func() bool {
 	}
 }
 
-// query asks Prometheus' API for the first value now, and valueAt at a time.
+// query asks Prometheus' API for the first value now; valueAt asks for a time.
 func query(base, expr string) string { return valueAt(base, expr, time.Now()) }
 
 func valueAt(base, expr string, at time.Time) string {
-	_, body := ask(fmt.Sprintf("%s/api/v1/query?query=%s&time=%.3f", base, url.QueryEscape(expr), float64(at.UnixMilli())/1000))
+	_, body := ask(fmt.Sprintf("%s/api/v1/query?query=%s&time=%.3f", base, url.QueryEscape(expr),
+		float64(at.UnixMilli())/1000))
 	var a struct {
 		Data struct {
 			Result []struct {
@@ -184,12 +185,13 @@ func valueAt(base, expr string, at time.Time) string {
 	return fmt.Sprint(a.Data.Result[0].Value[1])
 }
 
-// metric adds up a metric of a program's own.
+// metric returns the sum of one of a program's own metrics.
 func metric(url, name string) (total float64) {
 	_, body := ask(url + "/metrics")
 	for line := range strings.Lines(body) {
 		if strings.HasPrefix(line, name) {
-			v, _ := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(strings.TrimSpace(line), ' ')+1:]), 64)
+			v, _ := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(strings.TrimSpace(line), ' ')+1:]),
+				64)
 			total += v
 		}
 	}
@@ -212,10 +214,11 @@ type notice struct {
 
 func (n *notice) String() string {
 	of := cmp.Or(n.model, n.Labels["receiver"])
-	return fmt.Sprintf("%s %s %s %s %s since %s", n.at.Format(time.TimeOnly), n.Status, n.alert, of, n.Labels["severity"], n.StartsAt.Local().Format(time.TimeOnly))
+	return fmt.Sprintf("%s %s %s %s %s since %s", n.at.Format(time.TimeOnly), n.Status, n.alert, of,
+		n.Labels["severity"], n.StartsAt.Local().Format(time.TimeOnly))
 }
 
-// A listener is a webhook that writes down what it is told, and when.
+// A listener is a webhook that records its notifications, and when they came.
 type listener struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -241,7 +244,7 @@ func newListener(t *testing.T, heard func(*notice)) *listener {
 	return l
 }
 
-// of are the notices of a model from one time to another.
+// of returns the notices of a model from one time to another.
 func (l *listener) of(model string, from, to time.Time) (out []notice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -253,7 +256,7 @@ func (l *listener) of(model string, from, to time.Time) (out []notice) {
 	return out
 }
 
-// seen are the model, the name and the status of what came, in order; of one alert, where a name is given.
+// seen returns the model, name and status of the notices, in order; only those of one alert, if a name is given.
 func (l *listener) seen(alert string) (out []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -266,7 +269,7 @@ func (l *listener) seen(alert string) (out []string) {
 	return out
 }
 
-// heard reports whether an alert was told with a status, of any model.
+// heard reports whether an alert was notified with a status, for any model.
 func (l *listener) heard(status, alert string) bool {
 	return slices.ContainsFunc(l.seen(alert), func(s string) bool { return strings.HasSuffix(s, status) })
 }

@@ -25,20 +25,20 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// What TestRounds judges, and within what time one evaluation must be done.
+// The size of TestRounds, and the time in which one evaluation must be done.
 const (
 	clusters    = 50
 	inCluster   = 20
 	roundWithin = time.Minute // how long the monitor waits for a store that answers slowly
 
-	scraped  = 30 * time.Second // as a store of many clusters usually is
+	scraped  = 30 * time.Second // the usual interval of a store of many clusters
 	past     = 65 * time.Minute
 	ahead    = 25 * time.Minute // while the test runs
 	speedup  = 60
 	imitated = 4 // servers whose pages the replicas have, each with counters and phases of its own
 )
 
-// A history is what one server showed, page by page.
+// A history has the pages of one server.
 type history struct {
 	labels []labels.Labels
 	values [][]float64 // by series; as many as pages
@@ -64,8 +64,8 @@ func (h *history) add(t *testing.T, body []byte, kind string) {
 	h.pages++
 }
 
-// ownPart is what a counter of one process adds to that of the server whose page it has, by which it is told from others:
-// when it began, and what it has done.
+// ownPart returns what a replica adds to a counter of the server that it imitates, so that it differs from other replicas:
+// a start time and counts of its own.
 func ownPart(name string, number int) float64 {
 	switch {
 	case strings.HasSuffix(name, "_created"), name == "process_start_time_seconds":
@@ -76,7 +76,7 @@ func ownPart(name string, number int) float64 {
 	return 0
 }
 
-// histories are the pages of simulated servers that run fast.
+// histories returns the pages of simulated servers, made faster than real time.
 func histories(t *testing.T, pages int) []*history {
 	t.Helper()
 	sc, err := fleet.FindScenario(pathologies.All(), "healthy") // a server without traffic may end: that is no fault
@@ -84,7 +84,8 @@ func histories(t *testing.T, pages int) []*history {
 	sc.Phases = sc.Phases[:1]
 	sc.Phases[0].For = 4 * time.Hour
 	sc.Phases[0].Traffic.Rate *= imitated
-	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Scenario: sc, Replicas: imitated, Accelerate: speedup, Warm: time.Hour})
+	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Scenario: sc, Replicas: imitated, Accelerate: speedup,
+		Warm: time.Hour})
 	must.Succeed(t, err)
 	defer fl.Close()
 	out := make([]*history, imitated)
@@ -107,8 +108,7 @@ func histories(t *testing.T, pages int) []*history {
 	return out
 }
 
-// block writes what the servers of one cluster showed, as a block of a storage. Of a dead one
-// there is nothing but that it is down, from five minutes ago on.
+// block writes the pages of one cluster's servers as a TSDB block. From five minutes ago on a dead server has up alone.
 func block(t *testing.T, dir string, number int, began time.Time, servers []*history, dead int) (series int) {
 	t.Helper()
 	w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), dir, (4 * (past + ahead)).Milliseconds())
@@ -117,7 +117,8 @@ func block(t *testing.T, dir string, number int, began time.Time, servers []*his
 	died := time.Now().Add(-5 * time.Minute).UnixMilli()
 	for r := range inCluster {
 		h := servers[r%len(servers)]
-		target := map[string]string{"instance": fmt.Sprintf("10.0.0.%d:8000", r+1), "job": "vllm", "namespace": "inference"}
+		target := map[string]string{"instance": fmt.Sprintf("10.0.0.%d:8000", r+1), "job": "vllm",
+			"namespace": "inference"}
 		refs := make([]labels.Labels, len(h.labels))
 		for i, l := range h.labels {
 			b := labels.NewBuilder(l)
@@ -143,7 +144,8 @@ func block(t *testing.T, dir string, number int, began time.Time, servers []*his
 				if alive == 0 {
 					break
 				}
-				if _, err := app.Append(0, refs[i], at, h.values[i][page]+ownPart(h.labels[i].Get(labels.MetricName), 1+number*inCluster+r)); err != nil {
+				if _, err := app.Append(0, refs[i], at, h.values[i][page]+ownPart(h.labels[i].Get(labels.MetricName),
+					1+number*inCluster+r)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -157,9 +159,8 @@ func block(t *testing.T, dir string, number int, began time.Time, servers []*his
 	return series
 }
 
-// TestRounds judges 50 clusters of 20 replicas that a Thanos holds: a querier over two
-// receivers with a tenant for each cluster. The addresses are the same in each cluster, and in
-// one of them a server is dead.
+// TestRounds judges 50 clusters of 20 replicas through Thanos: a querier over two receivers with a tenant for each
+// cluster. All clusters have the same addresses, and in one of them a server is dead.
 func TestRounds(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv("SIXTY_ROUNDS"))
 	if err != nil {
@@ -189,7 +190,8 @@ func TestRounds(t *testing.T) {
 		stores = append(stores, "--endpoint="+grpc)
 	}
 	qhttp, qgrpc := port(t), port(t)
-	q := launch(t, "http://"+qhttp, "/-/ready", append([]string{thanos, "query", "--http-address=" + qhttp, "--grpc-address=" + qgrpc}, stores...)...)
+	q := launch(t, "http://"+qhttp, "/-/ready", append([]string{thanos, "query", "--http-address=" + qhttp,
+		"--grpc-address=" + qgrpc}, stores...)...)
 	t.Setenv("GOMAXPROCS", "1")
 	s := sixtyServe(t, "--prometheus", q.url, "--data", t.TempDir())
 	t.Logf("sixty at %s, Thanos at %s", s.url, q.url)
@@ -198,7 +200,10 @@ func TestRounds(t *testing.T) {
 	used, questions := cpu(), asked()
 	var last time.Time
 	for i := range rounds {
-		s.until(5*time.Minute, "another evaluation", func() bool { return s.overview().At.After(last) && s.overview().EvaluatedS > 0 })
+		s.until(5*time.Minute, "another evaluation", func() bool {
+			return s.overview().At.After(last) &&
+				s.overview().EvaluatedS > 0
+		})
 		o := s.overview()
 		last = o.At
 		nowUsed, nowAsked := cpu(), asked()

@@ -26,20 +26,21 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// What TestShards judges.
+// The size of TestShards.
 const (
-	storedFor  = 20 * time.Minute // before the first shard is asked
+	storedFor  = 20 * time.Minute // the history before the first query of a shard
 	sickFor    = 5 * time.Minute
-	toCome     = 25 * time.Minute      // is written beforehand, as the store answers for moments
-	perReplica = 60 * time.Millisecond // about as long takes what one replica shows
-	shifts     = 16                    // by how many scrapes the replicas of a model are apart
+	toCome     = 25 * time.Minute      // the time of the test, whose samples are written beforehand
+	perReplica = 60 * time.Millisecond // to write the samples of one replica, roughly
+	shifts     = 16                    // the largest distance of a model's replicas, in scrapes
 )
 
-// sizes are those of the models: one of 2,000 replicas, many of 54.
+// sizes returns the numbers of replicas of the models: from one of 2,000 to many of 54.
 func sizes() []int {
-	out := slices.Concat([]int{2000}, slices.Repeat([]int{500}, 4), slices.Repeat([]int{250}, 10), slices.Repeat([]int{130}, 14), slices.Repeat([]int{54}, 30))
+	out := slices.Concat([]int{2000}, slices.Repeat([]int{500}, 4), slices.Repeat([]int{250}, 10),
+		slices.Repeat([]int{130}, 14), slices.Repeat([]int{54}, 30))
 	out = append(out, 60)
-	if less, err := strconv.Atoi(os.Getenv("SIXTY_LESS")); err == nil { // a part of them, to try it
+	if less, err := strconv.Atoi(os.Getenv("SIXTY_LESS")); err == nil { // a part of them, for a trial
 		for i := range out {
 			out[i] = max(2, out[i]/less)
 		}
@@ -47,27 +48,28 @@ func sizes() []int {
 	return out
 }
 
-// sick are the models that have a fault, by what it is. Of the largest one a single replica died.
-var sick = map[int]string{0: "target-down", 7: "slow-decode", 22: "kv-cache-thrashing", 41: "engine-hung", 57: "saturation"}
+// sick has the faults of the models that have one. In the largest model one replica is dead.
+var sick = map[int]string{0: "target-down", 7: "slow-decode", 22: "kv-cache-thrashing", 41: "engine-hung",
+	57: "saturation"}
 
-// unread are series of vLLM's page that no signal is made of, as metric_relabel_configs drop them.
+// unread matches series that no signal reads. metric_relabel_configs would drop them.
 var unread = regexp.MustCompile("^(vllm:(request_(decode|inference|prefill)_time_seconds|iteration_tokens_total|request_max_num_generation_tokens|request_params_.+|request_prefill_kv_computed_tokens)_bucket|" +
 	"vllm:(mm_cache|estimated|engine_sleep).+|http_.+(_bucket|_sum|_count)|python_gc.+|process_max_fds|process_virtual_memory_bytes|.+_created)$")
 
-// A scaled is one replica of many: what it shows is what an imitated one shows, some scrapes later.
+// A scaled is one replica of many. It shows the pages of an imitated server, some scrapes later.
 type scaled struct {
 	number, model, shift int
 	labels               string // of the target, as JSON
 	of                   *history
-	died                 int // page from which on it does not answer
+	died                 int // the page from which on it does not answer
 }
 
-// value is a sample: counters of its own tell a process from others.
+// value returns a sample, with the replica's own part of counters.
 func (r *scaled) value(series, page int) float64 {
 	return r.of.values[series][page+r.shift] + ownPart(r.of.labels[series].Get(labels.MetricName), r.number)
 }
 
-// played are the pages of a scenario's servers: healthy for as long as is said, then with the fault.
+// played returns the pages of a scenario's servers: healthy for a while, then with the fault.
 func played(t *testing.T, name string, healthy, all time.Duration) []*history {
 	t.Helper()
 	sc, err := fleet.FindScenario(pathologies.All(), name)
@@ -101,7 +103,7 @@ func played(t *testing.T, name string, healthy, all time.Duration) []*history {
 	return hs
 }
 
-// population makes the replicas. Each model has a job of its own, unless all are to have one.
+// population returns the replicas. Each model has a job of its own, or all have one.
 func population(t *testing.T, pages int, oneJob bool) (out []*scaled) {
 	t.Helper()
 	imitate := map[string][]*history{"": played(t, "healthy", storedFor, time.Duration(pages+shifts+1)*scraped)}
@@ -135,7 +137,7 @@ func population(t *testing.T, pages int, oneJob bool) (out []*scaled) {
 	return out
 }
 
-// A feed writes what the replicas show into a VictoriaMetrics.
+// A feed writes the replicas' samples into a VictoriaMetrics.
 type feed struct {
 	t        *testing.T
 	url      string
@@ -144,7 +146,7 @@ type feed struct {
 	series   int
 }
 
-// write sends the pages from one to another one, as lines of JSON: one for each series.
+// write sends a range of pages as lines of JSON, one for each series.
 func (f *feed) write(from, to int) {
 	f.t.Helper()
 	pipe, w := io.Pipe()
@@ -170,7 +172,7 @@ func (f *feed) lines(b *bufio.Writer, from, to int) {
 		of            *history
 		series, shift int
 	}
-	values := map[cached][]byte{} // of series that no replica has of its own
+	values := map[cached][]byte{} // of series that are the same for replicas
 	heads := map[*history][]string{}
 	f.series = 0
 	var line []byte
@@ -178,7 +180,8 @@ func (f *feed) lines(b *bufio.Writer, from, to int) {
 		if heads[r.of] == nil {
 			for _, l := range r.of.labels {
 				head := ""
-				if !unread.MatchString(l.Get(labels.MetricName)) || l.Get(labels.MetricName) == "vllm:generation_tokens_created" {
+				if !unread.MatchString(l.Get(labels.MetricName)) ||
+					l.Get(labels.MetricName) == "vllm:generation_tokens_created" {
 					l.Range(func(p labels.Label) {
 						v := p.Value
 						if p.Name == "model_name" {
@@ -246,7 +249,7 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// TestShards judges 10,000 replicas of 60 models in a VictoriaMetrics, in ten shards: all at the same time, or some.
+// TestShards judges 10,000 replicas of 60 models in a VictoriaMetrics, in ten shards: all at once, or some.
 func TestShards(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv("SIXTY_ROUNDS"))
 	if err != nil {
@@ -259,14 +262,16 @@ func TestShards(t *testing.T) {
 	pages := int((storedFor + toCome) / scraped)
 	f := &feed{t: t, replicas: population(t, pages, os.Getenv("SIXTY_ONE_JOB") != "")}
 	addr := port(t)
-	vm := launch(t, "http://"+addr, "/health", store, "-storageDataPath="+t.TempDir(), "-httpListenAddr="+addr, "-retentionPeriod=1d",
+	vm := launch(t, "http://"+addr, "/health", store, "-storageDataPath="+t.TempDir(), "-httpListenAddr="+addr,
+		"-retentionPeriod=1d",
 		"-memory.allowedBytes=2GB", "-search.maxQueryLen=1MB", "-search.maxUniqueTimeseries=600000", "-search.disableCache", "-search.maxQueueDuration=30s", "-loggerLevel=ERROR")
 	wrote := time.Now()
-	// What takes long to write is past when it is there.
+	// Writing takes so long that the first samples are old when it is done.
 	f.url, f.began = vm.url, wrote.Add(time.Duration(len(f.replicas))*perReplica-storedFor)
 	f.write(0, pages)
 	t.Logf("RESULT %d replicas, %d series, %d scrapes each written in %s; the store has %.0f MB in memory; at %s",
-		len(f.replicas), f.series, pages, time.Since(wrote).Round(time.Second), metric(vm.url, "process_resident_memory_bytes ")/1e6, vm.url)
+		len(f.replicas), f.series, pages, time.Since(wrote).Round(time.Second), metric(vm.url,
+			"process_resident_memory_bytes ")/1e6, vm.url)
 	<-time.After(max(15*time.Second, time.Until(f.began.Add(storedFor)))) // and until the store's index has all series
 	if hold, err := time.ParseDuration(os.Getenv("SIXTY_HOLD")); err == nil {
 		<-time.After(hold)
@@ -279,7 +284,8 @@ func TestShards(t *testing.T) {
 		if which != "" && !slices.Contains(strings.Split(which, ","), strconv.Itoa(n)) {
 			continue
 		}
-		s := sixtyServe(t, "--prometheus", vm.url, "--data", t.TempDir(), "--shard", fmt.Sprintf("%d/%d", n, shards), "--evaluation-interval", every)
+		s := sixtyServe(t, "--prometheus", vm.url, "--data", t.TempDir(), "--shard", fmt.Sprintf("%d/%d", n, shards),
+			"--evaluation-interval", every)
 		all = append(all, &judging{monitored: s, name: fmt.Sprintf("shard %d", n), vm: vm})
 	}
 	for range rounds {
@@ -305,13 +311,13 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// A judging is one shard at work.
+// A judging is one running shard.
 type judging struct {
 	*monitored
 	name     string
 	vm       *program
-	last     float64    // how many evaluations there were
-	was      [4]float64 // counters
+	last     float64    // the number of evaluations at the last look
+	was      [4]float64 // counters at the last look
 	replicas int
 }
 
@@ -322,9 +328,10 @@ func (j *judging) counters() [4]float64 {
 	}
 }
 
-// next waits for another evaluation, and tells what it took. What the store did is for all shards that are at work.
+// next waits for another evaluation, and returns its cost. The store's cost is that of all running shards.
 func (j *judging) next(found map[string]string) {
-	j.until(10*time.Minute, "another evaluation", func() bool { return metric(j.url, "sixty_evaluation_duration_seconds_count ") > j.last })
+	j.until(10*time.Minute, "another evaluation",
+		func() bool { return metric(j.url, "sixty_evaluation_duration_seconds_count ") > j.last })
 	o, now := j.overview(), j.counters()
 	j.last, j.replicas = metric(j.url, "sixty_evaluation_duration_seconds_count "), 0
 	var ill []string
@@ -338,7 +345,8 @@ func (j *judging) next(found map[string]string) {
 		}
 	}
 	j.t.Logf("RESULT %s in %.2f s: %.2f s of sixty's CPU, %.0f MB; %.2f s of the store's, %.0f queries, %.2f million samples; state %s, %d models, %d replicas, not healthy: %v %.300q",
-		j.name, o.EvaluatedS, now[0]-j.was[0], metric(j.url, "process_resident_memory_bytes ")/1e6, now[1]-j.was[1], now[2]-j.was[2], (now[3]-j.was[3])/1e6,
+		j.name, o.EvaluatedS, now[0]-j.was[0], metric(j.url,
+			"process_resident_memory_bytes ")/1e6, now[1]-j.was[1], now[2]-j.was[2], (now[3]-j.was[3])/1e6,
 		o.State, len(o.Models), j.replicas, ill, o.Problems)
 	j.was = now
 }

@@ -24,17 +24,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
 
-// What a siege is made of, and what must hold meanwhile.
+// The attacks of a siege, and what must hold meanwhile.
 const (
 	besieged     = 90 * time.Second
 	heavyClients = 200
 	slowClients  = 300
-	wellSeries   = 1_000            // more than a page of the fleet has, and what is recorded of it
-	newSeries    = 50_000           // of one page, all of them others at every scrape
-	memoryLimit  = 2 << 30          // of the pod that is shipped
+	wellSeries   = 1_000            // more than a page of the fleet has, with what is recorded of it
+	newSeries    = 50_000           // on one page, all new at every scrape
+	memoryLimit  = 2 << 30          // of the shipped pod
 	evaluating   = 15 * time.Second // the default
-	latest       = 2 * evaluating   // between two evaluations: one is late by an interval
-	pageWithin   = 10 * time.Second // that ask waits for
+	latest       = 2 * evaluating   // between two evaluations: one may be late by an interval
+	pageWithin   = 10 * time.Second // the timeout of ask
 	unpacked     = 2 << 30          // bytes of the bomb
 	hostile      = `<script>alert("x")</script>`
 )
@@ -57,7 +57,7 @@ func bomb(t *testing.T) http.HandlerFunc {
 	}
 }
 
-// flood answers with series that were never there before.
+// flood answers with new series each time.
 func flood() http.HandlerFunc {
 	var scrapes atomic.Int64
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -69,16 +69,18 @@ func flood() http.HandlerFunc {
 	}
 }
 
-// markup answers with labels that would be markup, code or terminal control.
+// markup answers with labels that contain markup, code or terminal control sequences.
 func markup(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "# TYPE vllm:num_requests_running gauge")
-	for i, value := range []string{hostile, "\\\"}); drop", "\x1b[31mred", "${jndi:ldap://x}", strings.Repeat("A", 30_000), "../../etc/passwd", "{{.Secret}}"} {
-		fmt.Fprintf(w, "vllm:num_requests_running{model_name=%q,user=\"%d\"} 1\n", strings.ReplaceAll(value, "\x1b", "\u241b"), i)
+	for i, value := range []string{hostile, "\\\"}); drop", "\x1b[31mred", "${jndi:ldap://x}",
+		strings.Repeat("A", 30_000), "../../etc/passwd", "{{.Secret}}"} {
+		fmt.Fprintf(w, "vllm:num_requests_running{model_name=%q,user=\"%d\"} 1\n",
+			strings.ReplaceAll(value, "\x1b", "\u241b"), i)
 	}
 }
 
-// TestSiege attacks one monitor in every way at once, and measures that it judges and shows its page all
-// the time, in the memory of the pod that is shipped.
+// TestSiege attacks one monitor in every way at once. It must judge and show its page all the time, in the memory of the
+// shipped pod.
 func TestSiege(t *testing.T) {
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 8, Warm: time.Minute})
 	must.Succeed(t, err)
@@ -155,7 +157,7 @@ func TestSiege(t *testing.T) {
 	}
 }
 
-// judged is the moment of the last evaluation that gave a diagnosis, zero where there was none.
+// judged returns the time of the last evaluation with a diagnosis, or zero.
 func (m *monitored) judged() time.Time {
 	if seconds := metric(m.url, "sixty_last_evaluation_timestamp_seconds "); seconds > 0 {
 		return time.UnixMilli(int64(seconds * 1000))
@@ -163,7 +165,7 @@ func (m *monitored) judged() time.Time {
 	return time.Time{}
 }
 
-// queries has clients that ask for everything until a time.
+// queries runs clients that request everything until a time.
 func (m *monitored) queries(end time.Time, answered, refused *atomic.Int64) {
 	var clients sync.WaitGroup
 	defer clients.Wait()
@@ -182,7 +184,7 @@ func (m *monitored) queries(end time.Time, answered, refused *atomic.Int64) {
 	}
 }
 
-// trickles has clients that send a byte a second until a time, and counts those that are cut off.
+// trickles runs clients that send a byte a second until a time, and counts those that are cut off.
 func (m *monitored) trickles(end time.Time, cut *atomic.Int64) {
 	var clients sync.WaitGroup
 	defer clients.Wait()
@@ -197,7 +199,7 @@ func (m *monitored) trickles(end time.Time, cut *atomic.Int64) {
 	}
 }
 
-// discard asks and throws the answer away.
+// discard sends a request and discards the answer.
 func discard(url string) (int, error) {
 	client := &http.Client{Timeout: time.Minute}
 	res, err := client.Get(url)
@@ -209,7 +211,7 @@ func discard(url string) (int, error) {
 	return res.StatusCode, err
 }
 
-// trickle sends a request byte by byte and reports whether the server ends that.
+// trickle sends a request byte by byte, and reports whether the server cuts it off.
 func trickle(addr string, end time.Time) bool {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -228,7 +230,7 @@ func trickle(addr string, end time.Time) bool {
 	return false
 }
 
-// highWater is the most memory that a process had, in bytes.
+// highWater returns the largest memory that a process has had, in bytes.
 func highWater(t *testing.T, pid int) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -17,7 +17,7 @@ import (
 
 const getThanos = "the package's comment says how to build it"
 
-// servers are two simulated ones of a model.
+// servers starts two simulated servers of a model.
 func servers(t *testing.T, model string) (targets []string, stop func()) {
 	t.Helper()
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 2, Model: model, Warm: 5 * time.Minute})
@@ -36,31 +36,34 @@ func servers(t *testing.T, model string) (targets []string, stop func()) {
 	return targets, stop
 }
 
-// scraping is a Prometheus that scrapes servers every two seconds.
+// scraping starts a Prometheus that scrapes servers every two seconds.
 func scraping(t *testing.T, cluster string, targets ...string) *program {
 	t.Helper()
 	file := textFile(t, "prometheus.yml", fmt.Sprintf(
 		"global: {scrape_interval: 2s, external_labels: {cluster: %s}}\nscrape_configs:\n- job_name: vllm\n  static_configs: [{targets: [%s]}]\n",
 		cluster, `"`+strings.Join(targets, `", "`)+`"`))
 	addr := port(t)
-	return launch(t, "http://"+addr, "/-/ready", tool(t, "SIXTY_PROMETHEUS", "prometheus", "apt-get install prometheus"),
+	return launch(t, "http://"+addr, "/-/ready",
+		tool(t, "SIXTY_PROMETHEUS", "prometheus", "apt-get install prometheus"),
 		"--config.file="+file, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+addr, "--web.enable-remote-write-receiver",
 		"--storage.tsdb.min-block-duration=2h", "--storage.tsdb.max-block-duration=2h")
 }
 
-// writing is the configuration of a monitor that writes to a store.
+// writing returns the configuration of a monitor that writes to a store.
 func writing(t *testing.T, url, monitor string) string {
 	t.Helper()
-	return textFile(t, "sixty.yaml", fmt.Sprintf("global: {external_labels: {monitor: %s}}\nremote_write:\n- url: %s\n", monitor, url))
+	return textFile(t, "sixty.yaml", fmt.Sprintf("global: {external_labels: {monitor: %s}}\nremote_write:\n- url: %s\n",
+		monitor, url))
 }
 
-// TestStorePrometheus reads a Prometheus that scrapes two models, writes its verdicts there,
-// and says so where the store is slow and where it is away.
+// TestStorePrometheus lets the monitor read a Prometheus that scrapes two models, and write its verdicts there. It must
+// report when the store is slow or away.
 func TestStorePrometheus(t *testing.T) {
 	a, _ := servers(t, "llama-8b")
 	b, stop := servers(t, "qwen-7b")
 	prom := scraping(t, "eu", append(a, b...)...)
-	m := sixtyServe(t, "--prometheus", prom.url, "--data", t.TempDir(), "--evaluation-interval", "5s", "--config", writing(t, prom.url+"/api/v1/write", "central"))
+	m := sixtyServe(t, "--prometheus", prom.url, "--data", t.TempDir(), "--evaluation-interval", "5s", "--config",
+		writing(t, prom.url+"/api/v1/write", "central"))
 	took := m.until(2*time.Minute, "two models are well", m.healthy(2, 4))
 	t.Logf("two models after %s", took.Round(time.Second))
 	m.until(time.Minute, "the verdicts in the store", func() bool { return query(prom.url, `count(sixty_verdict{monitor="central"})`) == "2" })
@@ -69,7 +72,8 @@ func TestStorePrometheus(t *testing.T) {
 	stop()
 	took = m.until(time.Minute, "a dead model", func() bool {
 		o := m.overview()
-		return len(o.Models) == 2 && o.Models[0].Verdict.ID == "target-down" && o.Models[1].Verdict.Status == view.Healthy
+		return len(o.Models) == 2 && o.Models[0].Verdict.ID == "target-down" &&
+			o.Models[1].Verdict.Status == view.Healthy
 	})
 	t.Logf("target-down %s after its servers ended", took.Round(time.Second))
 	m.until(time.Minute, "the finding in the store", func() bool {
@@ -77,22 +81,23 @@ func TestStorePrometheus(t *testing.T) {
 	})
 }
 
-// storeFails stops the store for a while, as if it were slow, and then ends it and starts it
-// again.
+// storeFails stops the store for a while, as if it were slow, then ends it and starts it again.
 func (m *monitored) storeFails(store *program) {
 	m.t.Helper()
 	must.Succeed(m.t, store.cmd.Process.Signal(syscall.SIGSTOP))
 	took := m.until(time.Minute, "a store that hangs on the page", m.doubtful())
-	m.t.Logf("a store that hangs is %s after %s: %q", m.overview().State, took.Round(time.Second), m.overview().Problems)
+	m.t.Logf("a store that hangs is %s after %s: %q", m.overview().State, took.Round(time.Second),
+		m.overview().Problems)
 	must.Succeed(m.t, store.cmd.Process.Signal(syscall.SIGCONT))
 	m.until(time.Minute, "trust again", func() bool { return m.overview().State == view.OK })
 	store.stop(syscall.SIGKILL)
 	took = m.until(time.Minute, "a store that is away on the page", m.doubtful())
-	m.t.Logf("a store that is away is %s after %s: %q", m.overview().State, took.Round(time.Second), m.overview().Problems)
+	m.t.Logf("a store that is away is %s after %s: %q", m.overview().State, took.Round(time.Second),
+		m.overview().Problems)
 	store.start()
 }
 
-// doubtful reports whether the page says what stands in the way, and nothing is healthy.
+// doubtful reports whether the page names the problem and calls nothing healthy.
 func (m *monitored) doubtful() func() bool {
 	return func() bool {
 		o := m.overview()
@@ -108,19 +113,22 @@ func (m *monitored) doubtful() func() bool {
 	}
 }
 
-// TestStoreVictoriaMetrics lets two monitors scrape a half each and write to one
-// VictoriaMetrics, and a third one read it.
+// TestStoreVictoriaMetrics lets two monitors scrape one half of the servers each and write to one VictoriaMetrics, which
+// a third monitor reads.
 func TestStoreVictoriaMetrics(t *testing.T) {
 	bin := tool(t, "SIXTY_VICTORIA_METRICS", "victoria-metrics", "apt-get install victoria-metrics")
 	a, _ := servers(t, "llama-8b")
 	b, stop := servers(t, "qwen-7b")
 	addr := port(t)
-	vm := launch(t, "http://"+addr, "/health", bin, "-httpListenAddr="+addr, "-storageDataPath="+t.TempDir(), "-search.latencyOffset=2s", "-retentionPeriod=1d")
+	vm := launch(t, "http://"+addr, "/health", bin, "-httpListenAddr="+addr, "-storageDataPath="+t.TempDir(),
+		"-search.latencyOffset=2s", "-retentionPeriod=1d")
 	file := writing(t, vm.url+"/api/v1/write", "eu")
 	for i := range 2 {
-		sixtyServe(t, append([]string{"--shard", fmt.Sprintf("%d/2", i+1), "--data", t.TempDir(), "--config", file, "--interval", "2s", "--evaluation-interval", "5s"}, append(a, b...)...)...)
+		sixtyServe(t, append([]string{"--shard", fmt.Sprintf("%d/2", i+1), "--data", t.TempDir(), "--config", file,
+			"--interval", "2s", "--evaluation-interval", "5s"}, append(a, b...)...)...)
 	}
-	m := sixtyServe(t, "--prometheus", vm.url, "--data", t.TempDir(), "--evaluation-interval", "5s", "--config", writing(t, vm.url+"/api/v1/write", "central"))
+	m := sixtyServe(t, "--prometheus", vm.url, "--data", t.TempDir(), "--evaluation-interval", "5s", "--config",
+		writing(t, vm.url+"/api/v1/write", "central"))
 	took := m.until(2*time.Minute, "two models are well", m.healthy(2, 4))
 	t.Logf("two models after %s; servers by shards: %s", took.Round(time.Second), query(vm.url, `count(vllm:num_requests_running)`))
 	m.until(time.Minute, "verdicts in the store", func() bool { return query(vm.url, `count(sixty_verdict{monitor="central"})`) == "2" })
@@ -133,8 +141,8 @@ func TestStoreVictoriaMetrics(t *testing.T) {
 	})
 }
 
-// TestStoreThanos reads a querier over two sidecars and a receiver, which a monitor writes
-// to; then a sidecar hangs, and dies.
+// TestStoreThanos reads through a querier over two sidecars and a receiver, to which a monitor writes. Then a sidecar
+// hangs, and dies.
 func TestStoreThanos(t *testing.T) {
 	thanos := tool(t, "SIXTY_THANOS", "thanos", getThanos)
 	endpoints := []string{}
@@ -143,7 +151,8 @@ func TestStoreThanos(t *testing.T) {
 		targets, _ := servers(t, model)
 		prom := scraping(t, cluster, targets...)
 		grpc, http := port(t), port(t)
-		sidecars = append(sidecars, launch(t, "http://"+http, "/-/ready", thanos, "sidecar", "--prometheus.url="+prom.url, "--grpc-address="+grpc, "--http-address="+http))
+		sidecars = append(sidecars, launch(t, "http://"+http, "/-/ready", thanos, "sidecar",
+			"--prometheus.url="+prom.url, "--grpc-address="+grpc, "--http-address="+http))
 		endpoints = append(endpoints, "--endpoint="+grpc)
 	}
 	grpc, http, write := port(t), port(t), port(t)
@@ -152,20 +161,25 @@ func TestStoreThanos(t *testing.T) {
 	endpoints = append(endpoints, "--endpoint="+grpc)
 	ap, _ := servers(t, "mistral-7b")
 	receive := "http://" + write + "/api/v1/receive"
-	sixtyServe(t, append([]string{"--data", t.TempDir(), "--config", writing(t, receive, "ap"), "--interval", "2s"}, ap...)...)
+	sixtyServe(t, append([]string{"--data", t.TempDir(), "--config", writing(t, receive, "ap"), "--interval", "2s"},
+		ap...)...)
 	qhttp, qgrpc := port(t), port(t)
-	q := launch(t, "http://"+qhttp, "/-/ready", append([]string{thanos, "query", "--http-address=" + qhttp, "--grpc-address=" + qgrpc}, endpoints...)...)
+	q := launch(t, "http://"+qhttp, "/-/ready", append([]string{thanos, "query", "--http-address=" + qhttp,
+		"--grpc-address=" + qgrpc}, endpoints...)...)
 
-	m := sixtyServe(t, "--prometheus", q.url, "--data", t.TempDir(), "--evaluation-interval", "5s", "--config", writing(t, receive, "central"))
+	m := sixtyServe(t, "--prometheus", q.url, "--data", t.TempDir(), "--evaluation-interval", "5s", "--config",
+		writing(t, receive, "central"))
 	took := m.until(3*time.Minute, "three models are well", m.healthy(3, 6))
-	t.Logf("three models through Thanos after %s, the last evaluation in %.2f s", took.Round(time.Second), m.overview().EvaluatedS)
+	t.Logf("three models through Thanos after %s, the last evaluation in %.2f s", took.Round(time.Second),
+		m.overview().EvaluatedS)
 	m.until(time.Minute, "verdicts in the store", func() bool { return query(q.url, `count(sixty_verdict{monitor="central"})`) == "3" })
 
 	must.Succeed(t, sidecars[0].cmd.Process.Signal(syscall.SIGSTOP))
 	took = m.until(time.Minute, "a sidecar that hangs on the page", m.doubtful())
 	t.Logf("a sidecar that hangs: %s after %s, %q", m.overview().State, took.Round(time.Second), m.overview().Problems)
 	sidecars[0].stop(syscall.SIGKILL)
-	m.until(time.Minute, "partial, of a sidecar that is dead", func() bool { return m.overview().State == view.Partial && m.doubtful()() })
+	m.until(time.Minute, "partial, of a sidecar that is dead",
+		func() bool { return m.overview().State == view.Partial && m.doubtful()() })
 	t.Logf("a sidecar that is dead: %q", m.overview().Problems)
 	sidecars[0].start()
 	m.until(2*time.Minute, "three models are well again", m.healthy(3, 6))
@@ -173,7 +187,7 @@ func TestStoreThanos(t *testing.T) {
 	m.until(2*time.Minute, "three models are well after the querier was away", m.healthy(3, 6))
 }
 
-// TestStoreSixty: promtool and a stock Prometheus use the monitor as a store.
+// TestStoreSixty lets promtool and a stock Prometheus use the monitor as a store.
 func TestStoreSixty(t *testing.T) {
 	promtool := tool(t, "SIXTY_PROMTOOL", "promtool", "apt-get install prometheus")
 	targets, _ := servers(t, "llama-8b")
@@ -191,9 +205,11 @@ func TestStoreSixty(t *testing.T) {
 		}
 		t.Logf("promtool %s %s: %.200s", args[0], args[1], out)
 	}
-	file := textFile(t, "prometheus.yml", fmt.Sprintf("remote_read:\n- url: %s/api/v1/read\n  read_recent: true\n", m.url))
+	file := textFile(t, "prometheus.yml", fmt.Sprintf("remote_read:\n- url: %s/api/v1/read\n  read_recent: true\n",
+		m.url))
 	addr := port(t)
-	prom := launch(t, "http://"+addr, "/-/ready", tool(t, "SIXTY_PROMETHEUS", "prometheus", "apt-get install prometheus"),
+	prom := launch(t, "http://"+addr, "/-/ready",
+		tool(t, "SIXTY_PROMETHEUS", "prometheus", "apt-get install prometheus"),
 		"--config.file="+file, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+addr)
 	if n := query(prom.url, "count(vllm:num_requests_running)"); n != "2" {
 		t.Errorf("a Prometheus that reads the monitor remotely counts %q servers, want 2", n)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// layers are the folders of internal, from the bottom up: a package imports those of its
-// own folder and of the folders before it.
+// layers are the folders of internal, the lowest first: a package imports packages of its own folder and of folders
+// before it.
 var layers = []string{
 	"base",
 	"openai",
@@ -34,11 +34,11 @@ var layers = []string{
 	"cli",
 }
 
-// beside are folders of internal that no program is made of.
+// beside are folders of internal that are not part of the program.
 var beside = []string{"rooms", "tools"}
 
-// split returns the layer of a room and the folder within it, "" for the layer's own
-// package; no layer where the room is not beneath internal.
+// split returns the layer of a room and its folder within the layer, "" for the layer's own package. Both are "" outside
+// of internal.
 func split(room string) (layer, folder string) {
 	parts := strings.Split(room, "/")
 	if parts[0] != "internal" || len(parts) < 2 {
@@ -50,8 +50,7 @@ func split(room string) (layer, folder string) {
 	return parts[1], folder
 }
 
-// upward returns the imports that run up between layers, and the packages of internal that
-// are in none.
+// upward returns the imports from a lower layer to a higher one, and the packages of internal without a layer.
 func upward(packages []listed) (out []string) {
 	for _, p := range packages {
 		from, _ := split(p.room())
@@ -64,7 +63,8 @@ func upward(packages []listed) (out []string) {
 		}
 		for _, imported := range p.Imports {
 			to, _ := split(strings.TrimPrefix(imported, module))
-			if to != "" && strings.HasPrefix(imported, module) && (at < 0 || slices.Index(layers, to) > at || !slices.Contains(layers, to)) {
+			if to != "" && strings.HasPrefix(imported, module) &&
+				(at < 0 || slices.Index(layers, to) > at || !slices.Contains(layers, to)) {
 				out = append(out, fmt.Sprintf("%s imports %s", p.room(), strings.TrimPrefix(imported, module)))
 			}
 		}
@@ -72,13 +72,14 @@ func upward(packages []listed) (out []string) {
 	return out
 }
 
-// cycles returns the folders within a layer that import themselves by way of others.
+// cycles returns the folders of a layer that import themselves through other folders.
 func cycles(packages []listed) (out []string) {
 	imports := map[string][]string{}
 	for _, p := range packages {
 		layer, folder := split(p.room())
 		for _, imported := range p.Imports {
-			if l, f := split(strings.TrimPrefix(imported, module)); strings.HasPrefix(imported, module) && l == layer && l != "" && f != folder {
+			if l, f := split(strings.TrimPrefix(imported, module)); strings.HasPrefix(imported, module) && l == layer &&
+				l != "" && f != folder {
 				imports[layer+"/"+folder] = append(imports[layer+"/"+folder], l+"/"+f)
 			}
 		}
@@ -127,7 +128,8 @@ func TestAnUpwardImportIsFound(t *testing.T) {
 		{"what is in no layer", map[string]string{"internal/util": "errors"}, []string{"internal/util is in no layer"}},
 		{
 			"a cycle of folders",
-			map[string]string{"internal/diagnose": "internal/diagnose/source/probe", "internal/diagnose/source": "internal/diagnose"},
+			map[string]string{"internal/diagnose": "internal/diagnose/source/probe",
+				"internal/diagnose/source": "internal/diagnose"},
 			[]string{"diagnose/ imports itself", "diagnose/source imports itself"},
 		},
 	} {

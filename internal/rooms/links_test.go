@@ -17,8 +17,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// TestLinksOfDocuments holds that every link of the documents leads to a file, and to a heading of
-// it where it names one, and that docs/README.md lists every document.
+// TestLinksOfDocuments holds that every link of the documents leads to a file, or to one of its headings, and that
+// docs/README.md lists every document.
 func TestLinksOfDocuments(t *testing.T) {
 	const root = "../.."
 	var documents []string
@@ -47,7 +47,7 @@ func TestLinksOfDocuments(t *testing.T) {
 	}
 }
 
-// brokenLinks are those of a document that lead to no file, or to no heading of one.
+// brokenLinks returns the links of a document that lead to no file, or to no heading.
 func brokenLinks(name string, links []string, anchors map[string][]string) (out []string) {
 	for _, link := range links {
 		u, err := url.Parse(link)
@@ -67,8 +67,7 @@ func brokenLinks(name string, links []string, anchors map[string][]string) (out 
 	return out
 }
 
-// linksOf are the addresses of a document's links and images, and the names of its headings, which
-// are GitHub's.
+// linksOf returns the addresses of a document's links and images, and the anchors that GitHub gives its headings.
 func linksOf(content []byte) (links, headings []string) {
 	tree := goldmark.New(goldmark.WithExtensions(extension.Table)).Parser().Parse(text.NewReader(content))
 	_ = ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -91,13 +90,13 @@ func linksOf(content []byte) (links, headings []string) {
 	return links, headings
 }
 
-// slug is how GitHub names a heading.
+// slug returns the anchor that GitHub gives a heading.
 func slug(heading string) string {
 	dropped := regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 	return strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), ""), " ", "-")
 }
 
-// textOf is the text of a node without its marks.
+// textOf returns the text of a node without its markup.
 func textOf(n ast.Node, source []byte) string {
 	if t, ok := n.(*ast.Text); ok {
 		return string(t.Value(source))

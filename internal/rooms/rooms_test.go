@@ -24,9 +24,8 @@ const (
 	prometheus = "github.com/prometheus/prometheus/"
 )
 
-// pure lists the rooms that see no clock, no files, no network and no global
-// randomness: the same input always gives the same output. A name ending in
-// "/..." covers what lies under it too.
+// pure lists the rooms that use no clock, files, network or global randomness: the same input always gives the same
+// output. "/..." at the end of a name includes the rooms beneath it.
 var pure = []string{
 	"internal/audit",
 	"internal/audit/checks",
@@ -36,7 +35,7 @@ var pure = []string{
 	"internal/base/hint",
 	"internal/base/period",
 	"internal/base/stat",
-	"internal/base/version", // of the build: it asks the program, not the world
+	"internal/base/version", // it reads the program's own build information
 	"internal/catalog",
 	"internal/catalog/baseline",
 	"internal/catalog/dialect",
@@ -86,18 +85,14 @@ var pure = []string{
 	"internal/trace",
 }
 
-// A rule says who may import what. The imports are those of non-test files.
+// A rule says who may import what. Imports of tests do not count.
 type rule struct {
-	name string
-
-	// Of the packages that match who, except the excepted,
-	who, except []string
-
-	// none imports what matches never, except what matches but.
-	never, but []string
+	name        string
+	who, except []string // the rooms that it is about match who, and not except
+	never, but  []string // they import nothing that matches never, and not but
 }
 
-// rules are those of docs/architecture.md, section "Rules between rooms".
+// rules are those of docs/architecture.md, section "Rules between packages".
 var rules = []rule{
 	{
 		name: "pure rooms touch no files, network or processes",
@@ -118,14 +113,16 @@ var rules = []rule{
 		name:  "a pathology sees the catalogue, the signals and the names of flags",
 		who:   []string{"internal/pathologies/*"},
 		never: []string{module + "..."},
-		but:   inModule([]string{"internal/catalog", "internal/catalog/dialect", "internal/catalog/engine", "internal/catalog/indicator"}),
+		but: inModule([]string{"internal/catalog", "internal/catalog/dialect", "internal/catalog/engine",
+			"internal/catalog/indicator"}),
 	},
 	{
 		name:   "Prometheus' storage, rules and query engine stay behind the Querier",
 		who:    []string{"..."},
 		except: []string{"internal/metrics/collect", "internal/metrics/embedded"},
-		// What lies beneath storage/remote says who asks, and stores nothing.
-		never: []string{prometheus + "promql", prometheus + "rules/...", prometheus + "storage", prometheus + "storage/remote", prometheus + "tsdb/..."},
+		// Packages beneath storage/remote store nothing.
+		never: []string{prometheus + "promql", prometheus + "rules/...", prometheus + "storage",
+			prometheus + "storage/remote", prometheus + "tsdb/..."},
 	},
 	{
 		name:   "Prometheus' HTTP client stays behind the Querier",
@@ -158,9 +155,8 @@ func inModule(rooms []string) []string {
 	return out
 }
 
-// matches reports whether a path matches one of the patterns. As with the go
-// command, "a/..." matches a and everything under it; "a/*" what is directly
-// under it.
+// matches reports whether a path matches one of the patterns. "a/..." matches a and everything beneath it, as for the go
+// command; "a/*" matches what is directly beneath it.
 func matches(path string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		if p == "..." {
@@ -206,7 +202,8 @@ func (p listed) room() string { return strings.TrimPrefix(p.ImportPath, module) 
 // list returns all packages of the module.
 func list(t *testing.T) []listed {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,GoFiles,IgnoredGoFiles,Imports", "./...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,GoFiles,IgnoredGoFiles,Imports",
+		"./...")
 	cmd.Dir = filepath.Join("..", "..")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -242,8 +239,7 @@ func TestImportsKeepTheRules(t *testing.T) {
 	}
 }
 
-// TestRulesSpeakOfRoomsThatExist keeps a renamed room from leaving its rules
-// behind.
+// TestRulesSpeakOfRoomsThatExist finds the rules of rooms that were renamed.
 func TestRulesSpeakOfRoomsThatExist(t *testing.T) {
 	packages := list(t)
 	for _, r := range rules {
@@ -280,18 +276,17 @@ func TestPureRoomsReadNoClockAndNoGlobalRandomness(t *testing.T) {
 // clock lists the names of package time that read or wait for the clock.
 var clock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}
 
-// seeded lists the names of the rand packages that carry their own seed;
-// everything else there draws from the process's global source.
-var seeded = []string{"New", "NewPCG", "NewChaCha8", "NewSource", "NewZipf", "Rand", "PCG", "ChaCha8", "Source", "Source64", "Zipf"}
+// seeded lists the names of the rand packages that have their own seed. All others there use the process's global source.
+var seeded = []string{"New", "NewPCG", "NewChaCha8", "NewSource", "NewZipf", "Rand", "PCG", "ChaCha8", "Source",
+	"Source64", "Zipf"}
 
-// use is a mention of something impure.
+// use is one use of the clock or of global randomness.
 type use struct {
 	name string
 	at   token.Pos
 }
 
-// impure returns the mentions of the clock and of global randomness in a file,
-// whatever name it imports the packages under.
+// impure returns the uses of the clock and of global randomness in a file, under whatever name it imports the packages.
 func impure(file *ast.File) []use {
 	var out []use
 	names := map[string]string{}
@@ -334,7 +329,7 @@ func impure(file *ast.File) []use {
 	return out
 }
 
-// inits returns where a file declares func init.
+// inits returns the positions at which a file declares func init.
 func inits(file *ast.File) []token.Pos {
 	var out []token.Pos
 	for _, decl := range file.Decls {
@@ -345,7 +340,7 @@ func inits(file *ast.File) []token.Pos {
 	return out
 }
 
-func TestABreachIsFound(t *testing.T) {
+func TestImportsThatBreakARuleAreFound(t *testing.T) {
 	for _, tc := range []struct {
 		name, room string
 		imports    []string
@@ -371,7 +366,7 @@ func TestABreachIsFound(t *testing.T) {
 	}
 }
 
-func TestAnImpureMentionIsFound(t *testing.T) {
+func TestImpureUsesAreFound(t *testing.T) {
 	for _, tc := range []struct {
 		name, source string
 		want         []string
@@ -386,7 +381,8 @@ func TestAnImpureMentionIsFound(t *testing.T) {
 		{"the operating system's generator", `import "crypto/rand"`, []string{"crypto/rand"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x; "+tc.source, parser.SkipObjectResolution)
+			file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x; "+tc.source,
+				parser.SkipObjectResolution)
 			must.Succeed(t, err)
 			var got []string
 			for _, u := range impure(file) {

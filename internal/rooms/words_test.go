@@ -15,8 +15,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// TestHouseWordsAreGone looks for the phrases of testdata/words.yaml in what the program can print,
-// in the page and in the documents.
+// TestHouseWordsAreGone looks for the phrases of testdata/words.yaml in the program's strings, in the page and in the
+// documents.
 func TestHouseWordsAreGone(t *testing.T) {
 	houseWords, banned := map[string]string{}, map[string]*regexp.Regexp{}
 	text := must.ReadFile(t, "testdata/words.yaml")
@@ -78,7 +78,7 @@ func TestHouseWordsAreGone(t *testing.T) {
 	}
 }
 
-// literals are the strings of a Go file.
+// literals returns the strings of a Go file.
 func literals(src string) (out []string) {
 	var s scanner.Scanner
 	s.Init(token.NewFileSet().AddFile("", -1, len(src)), []byte(src), nil, 0)

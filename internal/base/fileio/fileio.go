@@ -1,4 +1,5 @@
-// Package fileio reads files of a bounded size, and writes files atomically: under a temporary name first.
+// Package fileio reads files of a bounded size, and writes files atomically: under a temporary name first. Errors name
+// the file.
 package fileio
 
 import (
@@ -29,7 +30,7 @@ func Read(path string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// Write writes a world-readable file, whose content fill writes.
+// Write replaces a file by what fill writes. Everybody may read it.
 func Write(path string, fill func(io.Writer) error) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -73,8 +74,8 @@ func Move(tmp, path string) error {
 	return StripOp(moveIntoPlace(file, path, info.Mode().Perm()))
 }
 
-// SyncDir makes names in a directory last a loss of power. A file system without that returns an error, and the names
-// last after its next sync.
+// SyncDir syncs a directory, so that the names in it survive a loss of power. File systems that cannot sync a directory
+// keep the names after their next sync.
 func SyncDir(dir string) {
 	if d, err := os.Open(dir); err == nil {
 		_ = d.Sync()
@@ -88,7 +89,8 @@ type File struct {
 	Content []byte
 }
 
-// WriteAll writes files to a directory, all or none, and returns their names.
+// WriteAll writes files to a directory and returns their names. It renames them only after all are written, so that a
+// full disk changes none.
 func WriteAll(dir string, list []File) (names []string, err error) {
 	var done []string // temporary names
 	defer func() {
@@ -115,7 +117,8 @@ func WriteAll(dir string, list []File) (names []string, err error) {
 	return names, nil
 }
 
-// Replace replaces the content of a file and keeps its permissions. It follows a link to its target.
+// Replace replaces the content of a file that is to be repaired. It keeps the permissions, and follows a link to its
+// target.
 func Replace(path string, data []byte) error {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -143,7 +146,7 @@ func Replace(path string, data []byte) error {
 	return nil
 }
 
-// StripOp removes the name of the operation from an error of the operating system.
+// StripOp removes the name of the system call from an error of the operating system.
 func StripOp(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) {

@@ -2,7 +2,7 @@
 // allocation for each value.
 package heap
 
-// A Heap is a binary heap: the value that comes before all others is the first. An empty one is ready to use.
+// A Heap is a binary heap: its first value comes before all others. The zero value is empty.
 type Heap[T interface{ ComesBefore(T) bool }] []T
 
 // Push adds a value.

@@ -1,8 +1,8 @@
 // Package listen opens the addresses at which sixty serves HTTP, and protects its handlers from slow and greedy
 // clients.
 //
-// CutStalled closes connections whose client stops reading. Turns bound how many requests are computed concurrently,
-// and how many of these one user may have.
+// CutStalled closes connections whose client stops reading. Turns bound how many requests are computed concurrently, in
+// total and for each user.
 package listen
 
 import (

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	readTime  = 30 * time.Second // for a client to read one piece
+	readTime  = 30 * time.Second // in which a client must read one piece
 	piece     = 64 << 10         // bytes
-	maxUnread = 64 << 20         // bytes of answers that gave up their turn before the client read them
+	maxUnread = 64 << 20         // bytes of answers that released their turn before the client has read them
 )
 
 // CutStalled ends answers that the client does not read. Each piece of an answer or of a stream has its own write
@@ -64,9 +64,9 @@ func (s *steady) Flush() { _ = s.FlushError() }
 // Unwrap is for http.ResponseController.
 func (s *steady) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// Turns bound how many requests are computed concurrently; the others wait. Handlers complete an answer before they
-// write it, so a turn ends with the first byte. If clients have not read maxUnread bytes of other answers, it ends
-// when the client has read the answer.
+// Turns bound how many requests are computed concurrently; the others wait. Handlers compute the whole answer before they
+// write it, so a turn ends with the first byte. But while clients have not read maxUnread bytes of earlier answers, it
+// ends only when the client has read the answer.
 type Turns struct {
 	all, unread *semaphore.Weighted
 	patience    time.Duration

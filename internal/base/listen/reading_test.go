@@ -21,7 +21,8 @@ func ask(t *testing.T, network *memnet.Network, user string) net.Conn {
 	c, err := network.DialContext(t.Context(), "tcp", "monitor:6060")
 	must.Succeed(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: monitor\r\nUser: %s\r\nConnection: close\r\n\r\n", user); err != nil {
+	if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: monitor\r\nUser: %s\r\nConnection: close\r\n\r\n",
+		user); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -85,15 +86,17 @@ func TestTurnsEndWithTheAnswer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				body := make([]byte, size)
 				user := func(r *http.Request) string { return r.Header.Get("User") }
-				turns := listen.NewTurns(4, 30*time.Second, user, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+				turns := listen.NewTurns(4, 30*time.Second, user,
+					func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 				var network memnet.Network
-				network.Serve(t, "monitor:6060", listen.CutStalled(turns.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					select {
-					case <-time.After(time.Second): // of the bubble
-						_, _ = w.Write(body)
-					case <-r.Context().Done():
-					}
-				}))))
+				network.Serve(t, "monitor:6060",
+					listen.CutStalled(turns.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						select {
+						case <-time.After(time.Second): // of the bubble
+							_, _ = w.Write(body)
+						case <-r.Context().Done():
+						}
+					}))))
 				for range 24 {
 					ask(t, &network, "vera")
 				}
@@ -101,7 +104,8 @@ func TestTurnsEndWithTheAnswer(t *testing.T) {
 				for range 5 {
 					began := time.Now()
 					text, err := io.ReadAll(ask(t, &network, "ada"))
-					if took := time.Since(began); err != nil || !bytes.HasPrefix(text, []byte("HTTP/1.1 200")) || len(text) < size || took > 3*time.Second {
+					if took := time.Since(began); err != nil || !bytes.HasPrefix(text, []byte("HTTP/1.1 200")) ||
+						len(text) < size || took > 3*time.Second {
 						t.Errorf("%.20q, %d bytes after %s: %v", text, len(text), took, err)
 					}
 				}

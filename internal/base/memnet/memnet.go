@@ -1,5 +1,5 @@
-// Package memnet connects clients and servers of one test without sockets. In a bubble of virtual time
-// (testing/synctest) the clock would stand still while a goroutine waits for a socket.
+// Package memnet connects clients and servers of one test without sockets. Tests in virtual time (testing/synctest) need
+// it: the clock does not advance while a goroutine waits for a socket.
 package memnet
 
 import (
@@ -17,7 +17,7 @@ type Network struct {
 	listeners map[string]*listener // by host:port
 }
 
-// Listen listens at host:port, where nobody else may listen.
+// Listen listens at host:port. A later listener at the same address replaces this one.
 func (n *Network) Listen(address string) net.Listener {
 	l := &listener{address: address, conns: make(chan net.Conn), closed: make(chan struct{})}
 	n.mu.Lock()

@@ -1,6 +1,6 @@
-// Package stat computes the order statistics of all packages: medians, quantiles of values, quantiles of a
-// histogram's buckets, errors of shares, and the chance of a difference of means. It is pure. Gonum's stat has no
-// median, and its quantiles take float64 only; distributions come from gonum directly.
+// Package stat computes the statistics that several packages need: medians, quantiles of values and of a histogram's
+// buckets, errors of shares, the chance of a difference of means, and hashes that serve as random numbers. It is pure.
+// Gonum's stat has no median, and its quantiles take float64 only; distributions come from gonum directly.
 package stat
 
 import (
@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Median returns the middle one of values in any order, and the upper one of two middle values. Without values it
-// returns the zero value. The values keep their order.
+// Median returns the middle value, or the upper one of two middle values. The values may be in any order, and keep it.
+// Without values it returns the zero value.
 func Median[T cmp.Ordered](values []T) T {
 	var none T
 	if len(values) == 0 {
@@ -88,7 +88,7 @@ func BucketQuantile(q float64, bounds, upTo []float64, total float64) (float64, 
 	return bounds[i-1] + (bounds[i]-bounds[i-1])*(rank-upTo[i-1])/(upTo[i]-upTo[i-1]), Bucket{bounds[i-1], bounds[i]}
 }
 
-// Mix hashes two words with the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+// Mix hashes two words to a random number, with the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 func Mix(a, b uint64) uint64 {
 	x := a*0x9e3779b97f4a7c15 + b + 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -31,7 +31,8 @@ func TestMedianAndQuantile(t *testing.T) {
 // TestMedianIsInTheMiddle holds it against sorted values, NaN and equal ones among them.
 func TestMedianIsInTheMiddle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v := rapid.SliceOfN(rapid.SampledFrom([]float64{math.NaN(), math.Inf(-1), -1, 0, 1, 2, 3, math.Inf(1)}), 1, 40).Draw(t, "values")
+		v := rapid.SliceOfN(rapid.SampledFrom([]float64{math.NaN(), math.Inf(-1), -1, 0, 1, 2, 3, math.Inf(1)}), 1,
+			40).Draw(t, "values")
 		sorted := slices.Sorted(slices.Values(v))
 		if got, want := Median(v), sorted[len(v)/2]; got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
 			t.Fatalf("%v, want %v", got, want)
@@ -75,7 +76,8 @@ func TestBucketQuantile(t *testing.T) {
 		"beyond the last bound":     {0.95, []float64{1, 60}, []float64{5, 6}, 100, 60, Bucket{60, math.Inf(1)}},
 		"an empty bucket is passed": {0.5, []float64{1, 2, 3}, []float64{5, 5, 10}, 10, 1, Bucket{0, 1}},
 	} {
-		if got, bucket := BucketQuantile(tc.q, tc.bounds, tc.upTo, tc.total); math.Abs(got-tc.want) > 1e-9 || bucket != tc.bucket {
+		if got, bucket := BucketQuantile(tc.q, tc.bounds, tc.upTo, tc.total); math.Abs(got-tc.want) > 1e-9 ||
+			bucket != tc.bucket {
 			t.Errorf("%s: %v in %v; want %v in %v", name, got, bucket, tc.want, tc.bucket)
 		}
 	}

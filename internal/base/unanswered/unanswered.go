@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// Cause strips the URL that net/http puts before its errors: it may carry secrets, and the
-// caller names the server itself.
+// Cause strips the URL that net/http puts before its errors: it may contain secrets, and callers name the server
+// themselves.
 func Cause(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -42,10 +42,10 @@ func Get() Info {
 	return describeBuild(build, release)
 }
 
-// released are the versions of releases, and not those that Go makes of a commit.
+// released matches the versions of releases, and not the pseudo-versions that Go makes of commits.
 var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?$`)
 
-// Ref is where the repository has what this build was made of: the tag of its release, or main.
+// Ref returns the Git reference of this build's sources: the tag of its release, or main.
 func (i Info) Ref() string {
 	if released.MatchString(i.Version) {
 		return i.Version

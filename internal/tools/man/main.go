@@ -1,5 +1,5 @@
-// Command man writes what a release's archives have beside the program: a man page of each
-// command into bin/man, and completions for shells into bin/completions.
+// Command man writes files that a release's archives contain beside the program: a man page for each command, into
+// bin/man, and completions for shells, into bin/completions.
 //
 //	go run ./internal/tools/man
 package main
@@ -21,8 +21,7 @@ func main() {
 	}
 }
 
-// write makes both folders in a directory. Pages carry no date: the same sources give the same
-// bytes.
+// write writes both folders into a directory. Pages have no date, so the same sources give the same bytes.
 func write(dir string) error {
 	man, completions := filepath.Join(dir, "man"), filepath.Join(dir, "completions")
 	if err := errors.Join(os.MkdirAll(man, 0o755), os.MkdirAll(completions, 0o755)); err != nil {

@@ -1,9 +1,9 @@
-// Command new writes the files of a pathology that is to be added, with what each must hold:
+// Command new writes the files of a new pathology, with a TODO wherever something must be filled in:
 //
 //	go run ./internal/tools/new pathology NAME
 //
-// NAME is its id, such as kv-cache-thrashing. What it writes compiles; tests find each TODO that is
-// left, and it prints how to run them. CONTRIBUTING.md describes each file.
+// NAME is the pathology's id, such as kv-cache-thrashing. The files compile. Tests find every TODO that is left; the
+// command prints how to run them. CONTRIBUTING.md describes each file.
 package main
 
 import (
@@ -35,29 +35,29 @@ func main() {
 	fmt.Printf(next, os.Args[2], packageOf(os.Args[2]))
 }
 
-// next is what to do after the files are there, of an id and its package.
+// next tells what to do next: a format with the id and its package.
 const next = `Written: internal/pathologies/%[2]s, and its line at the end of the list in
 internal/pathologies/pathologies.go: move it to its place, causes before symptoms.
 Replace each TODO. While you do (seconds, once it is built):
 
   go test ./internal/pathologies -run 'Valid|LeftToDo|Cases/%[1]s|Refine/%[1]s|Survives'
   go test ./internal/fleet -run 'EveryScenario/%[1]s'
-  go test ./internal/generate -run RulesAreValid      # lists what V0 and SGLang cannot tell
+  go test ./internal/generate -run RulesAreValid      # lists alerts that V0 and SGLang lack
 
-A fault that no scenario has yet is a field of Faults in internal/fleet/scenario.go.
+A fault that the simulated servers lack is a new field of Faults in internal/fleet/scenario.go.
 
-Then make generate, read the diff, and run what CONTRIBUTING.md names.
+Then run make generate, read the diff, and run the tests that CONTRIBUTING.md names.
 `
 
-// packageOf is the package of a pathology.
+// packageOf returns the package name of a pathology.
 func packageOf(id string) string { return strings.ReplaceAll(id, "-", "") }
 
 var kebabCase = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
-// addPathology writes the directory of a pathology in the catalogue's, and its line in the list.
+// addPathology writes the directory of a pathology into the catalogue's directory, and its line into the list.
 func addPathology(catalogue, id string) error {
 	if !kebabCase.MatchString(id) {
-		return fmt.Errorf("%q is no id: want lower-case words and hyphens, such as kv-cache-thrashing", id)
+		return fmt.Errorf("%q is no id: want lower-case words with hyphens, such as kv-cache-thrashing", id)
 	}
 	list := filepath.Join(catalogue, "pathologies.go")
 	source, err := os.ReadFile(list)
@@ -78,7 +78,7 @@ func addPathology(catalogue, id string) error {
 	}
 	dir := filepath.Join(catalogue, names["Package"])
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is there already", dir)
+		return fmt.Errorf("%s exists already", dir)
 	}
 	if err := writeFiles(dir, names); err != nil {
 		return err
@@ -92,7 +92,7 @@ func enlist(source []byte, name string) ([]byte, error) {
 	text := string(source)
 	imports, list := strings.LastIndex(text, "\t\""+path), strings.LastIndex(text, ".Pathology,\n")
 	if imports < 0 || list < 0 {
-		return nil, errors.New("neither imports nor a list of pathologies are found in it")
+		return nil, errors.New("it has no imports or no list of pathologies")
 	}
 	list += len(".Pathology,\n")
 	text = text[:imports] + fmt.Sprintf("\t%q\n", path+name) + text[imports:list] +

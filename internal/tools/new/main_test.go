@@ -17,23 +17,26 @@ func TestAddPathology(t *testing.T) {
 	must.Succeed(t, os.WriteFile(filepath.Join(catalogue, "pathologies.go"), list, 0o600))
 	must.Succeed(t, addPathology(catalogue, "zone-lost"))
 	for _, name := range []string{"pathologies.go", "zonelost/zonelost.go", "zonelost/refine.go"} {
-		if _, err := parser.ParseFile(token.NewFileSet(), filepath.Join(catalogue, name), nil, parser.AllErrors); err != nil {
+		if _, err := parser.ParseFile(token.NewFileSet(), filepath.Join(catalogue, name), nil,
+			parser.AllErrors); err != nil {
 			t.Error(err)
 		}
 	}
-	for _, name := range []string{"runbook.md", "scenario.yaml", "testdata/fires.txt", "testdata/nearmiss.txt", "testdata/nodata.txt", "testdata/refine.yaml"} {
+	for _, name := range []string{"runbook.md", "scenario.yaml", "testdata/fires.txt", "testdata/nearmiss.txt",
+		"testdata/nodata.txt", "testdata/refine.yaml"} {
 		if _, err := os.Stat(filepath.Join(catalogue, "zonelost", name)); err != nil {
 			t.Error(err)
 		}
 	}
 	after := must.ReadFile(t, filepath.Join(catalogue, "pathologies.go"))
-	if strings.Count(string(after), "pathologies/zonelost\"") != 1 || strings.Count(string(after), "zonelost.Pathology,") != 1 {
+	if strings.Count(string(after), "pathologies/zonelost\"") != 1 ||
+		strings.Count(string(after), "zonelost.Pathology,") != 1 {
 		t.Errorf("the list is\n%s", after)
 	}
 	if err := addPathology(catalogue, "zone-lost"); err == nil {
-		t.Error("a directory that was there is written again")
+		t.Error("an existing directory is overwritten")
 	}
 	if err := addPathology(catalogue, "Zone lost"); err == nil {
-		t.Error("an id of capitals and spaces is taken")
+		t.Error("an id with capitals and spaces is accepted")
 	}
 }

@@ -99,7 +99,8 @@ var engineAreas = []struct {
 	{"offered-load", "Offered load", []quantity{
 		{
 			name: "HTTP requests by status", signal: indicator.HTTPRate, severity: catalog.Ticket,
-			hint: "it appears with the first request; if it does not, scrape the API server itself (vLLM 0.8.3 and later)",
+			hint: "it appears with the first request; if it does not, scrape the API server itself (vLLM 0.8.3 and " +
+				"later)",
 		},
 	}},
 	{"scheduler-pressure", "Scheduler pressure", []quantity{
@@ -167,8 +168,8 @@ var exposures = []struct {
 		catalog.Page},
 	{checks.CommandLines, "command lines without secrets", "give it in the environment, such as VLLM_API_KEY and " +
 		"HF_TOKEN, or in a file: every user of the machine can list arguments", catalog.Ticket},
-	{checks.OpenPages, "metrics behind a password", "an API key does not cover /metrics: let the scraper alone reach it, " +
-		"by a network policy or a proxy with a password", catalog.Info},
+	{checks.OpenPages, "metrics behind a password", "an API key does not cover /metrics: let the scraper alone reach " +
+		"it, by a network policy or a proxy with a password", catalog.Info},
 }
 
 // exposureItems returns an item for each kind of exposure that was seen. Absent ones have no item.
@@ -179,7 +180,7 @@ func (s checklist) exposureItems() (items []Item) {
 			if more := len(places) - 3; more > 0 {
 				detail += fmt.Sprintf(" and %d more", more)
 			}
-			items = append(items, Item{Name: e.name, Severity: e.severity, Status: Missing, Detail: detail, Hint: e.hint})
+			items = append(items, Item{e.name, Missing, e.severity, detail, e.hint})
 		}
 	}
 	return items
@@ -366,7 +367,8 @@ var coverage = []struct {
 	{"a server that is down", catalog.Ticket, []string{"up"}},
 }
 
-// operationsArea returns the items on alerts. Without alerts it is unknown, unless the files are all rules that there are.
+// operationsArea returns the items on alerts. Without alerts it is unknown, unless the files are all rules that there
+// are.
 func operationsArea(docs []*files.Document, rulesComplete bool) Area {
 	a := Area{ID: "operations", Title: "Operations"}
 	alerts, records := queriesIn(docs)

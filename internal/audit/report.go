@@ -2,11 +2,11 @@
 //
 // A Report has two halves. The checklist (checklist.go) compares a deployment with what should be measured, area by
 // area; it needs servers that were read. The findings are the faults in rules, dashboards and autoscalers; they need
-// files, and servers only to be sure. A report is written as text or JSON (report.go), and its worst severity decides on
-// the exit code.
+// files, and servers only to be sure. A report is written as text or JSON (report.go), and its worst severity decides
+// on the exit code.
 //
-// Four packages work in this order: package surface reads the servers and the files, package files takes the queries out
-// of the files, package checks lints them, and this package puts the result together. It is pure.
+// Four packages work in this order: package surface reads the servers and the files, package files takes the queries
+// out of the files, package checks lints them, and this package puts the result together. It is pure.
 package audit
 
 import (
@@ -139,7 +139,8 @@ func (r *Report) headline() string {
 		text = fmt.Sprintf("%d of %d areas are measured", count[Present], n)
 		sayIf(count[Unknown], ", %d could not be seen", count[Unknown])
 		if lacking := itemsToShow(r.Areas, false); len(lacking) > 0 {
-			text += fmt.Sprintf("; %s to enable, the worst %s", render.Plural(len(lacking), "thing"), lacking[0].Severity)
+			things := render.Plural(len(lacking), "thing")
+			text += fmt.Sprintf("; %s to enable, the worst %s", things, lacking[0].Severity)
 		}
 		text += ". "
 	}

@@ -67,9 +67,11 @@ func (f *auditFlags) check(args []string) error {
 		return errors.New("give URLs, a recording, --prometheus, --vllm-version or --dialect, not two of them")
 	case sources == 0 && !f.files.Any():
 		return hint.With(errors.New("nothing to audit"),
-			"give a server's URL, --prometheus URL, --rules FILE or --dashboards FILE, such as: sixty audit http://localhost:8000")
+			"give a server's URL, --prometheus URL, --rules FILE or --dashboards FILE, such as: sixty audit "+
+				"http://localhost:8000")
 	case f.dialect+f.release != "" && !f.files.Any():
-		return hint.With(errors.New("--dialect and --vllm-version stand for absent servers, and there is no file to check against them"), "give --rules FILE or --dashboards FILE")
+		return hint.With(errors.New("--dialect and --vllm-version stand for absent servers, and there is no file to "+
+			"check against them"), "give --rules FILE or --dashboards FILE")
 	case f.fix && !f.files.Any():
 		return hint.With(errors.New("--fix without files"), "name what to repair with --rules or --dashboards")
 	case f.source.At != "" && f.source.Prometheus == "":

@@ -54,13 +54,13 @@ func (f *demoFlags) run(cmd *cobra.Command, _ []string) error {
 		Scenarios: list, Pathologies: pathologies.All(), Next: demo.Next(os.Args[0], list[len(list)-1].Name),
 		Out: stdout, Terminal: command.Terminal(stdout, f.color),
 	}
-	wrong, err := demo.Run(ctx, c)
+	wrongVerdicts, err := demo.Run(ctx, c)
 	switch {
 	case ctx.Err() != nil:
 		return errInterrupted
 	case err != nil:
 		return err
-	case wrong > 0:
+	case wrongVerdicts > 0:
 		return errFound
 	}
 	if f.page {
@@ -69,10 +69,10 @@ func (f *demoFlags) run(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// unseen is how long the page stays where standard output is no terminal.
-const unseen = time.Minute
+// unattended is how long the page is served if standard output is no terminal.
+const unattended = time.Minute
 
-// show lets the monitor watch servers, and tells where its page is.
+// show starts simulated servers and the monitor, and prints the address of its page.
 func (f *demoFlags) show(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	cast, err := demo.NewCast(pathologies.All())
 	if err != nil {
@@ -87,9 +87,9 @@ func (f *demoFlags) show(ctx context.Context, stdout, stderr io.Writer) (err err
 	until := "stop with Ctrl-C"
 	if !command.IsTerminal(stdout) {
 		var cancel func()
-		ctx, cancel = context.WithTimeout(ctx, unseen)
+		ctx, cancel = context.WithTimeout(ctx, unattended)
 		defer cancel()
-		until = "for " + unseen.String()
+		until = "for " + unattended.String()
 	}
 	endsWhenInterrupted(ctx)
 	saving(ctx)
@@ -98,7 +98,9 @@ func (f *demoFlags) show(ctx context.Context, stdout, stderr io.Writer) (err err
 		Diagnose: diagnose.Options{Pathologies: pathologies.All(), Predict: planning.PredictFixes},
 		Settings: func(*monitor.Section) (diagnose.Settings, error) { return diagnose.Settings{}, nil },
 		Ready: func(url string, _ bool) {
-			fmt.Fprintf(stdout, "\nWatching seven servers of two models; one of them fails in a minute.\nOpen %s  (%s)\n", url, until)
+			fmt.Fprintf(stdout, "\nWatching seven servers of two models; one of them fails in a minute.\nOpen %s  "+
+				"(%s)\n",
+				url, until)
 		},
 	}}
 	o.LogTo(stderr)

@@ -34,7 +34,7 @@ import (
 type diagnoseFlags struct {
 	source   source.Flags
 	baseline string
-	longer   bool // than --duration, where a prediction needs it: nobody gave one
+	longer   bool // scrape longer if a prediction needs it: --duration was not given
 	timeout  time.Duration
 
 	engineArgs, engineLog string
@@ -68,11 +68,13 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s := cmd.Flags()
 	f.source.AddFlags(s)
 	f.source.AddPast(s, "the `time` to diagnose",
-		"judge this much time before --at (default: since the last change, at least a minute or 3 scrape intervals, at most 5 minutes)")
+		"judge this much time before --at (default: since the last change, at least a minute or 3 scrape intervals, "+
+			"at most 5 minutes)")
 	f.source.AddPace(s, "duration", defaultDuration,
 		"with URLs: scrape for at most this long (when not given, longer if a prediction needs it)")
 	s.StringVar(&f.baseline, "baseline", "",
-		"what counts as normal: a `file` of sixty generate baseline or sixty bench, a duration before the window, or FROM/TO (default: the time before the last change)")
+		"what counts as normal: a `file` of sixty generate baseline or sixty bench, a duration before the window, or "+
+			"FROM/TO (default: the time before the last change)")
 	source.AddHost(s, &f.noHost)
 	s.DurationVar(&f.timeout, "timeout", defaultTimeout,
 		"stop after this long, with URLs this long after scraping, with what is known by then")
@@ -111,7 +113,7 @@ func (f *diagnoseFlags) check(args []string) error {
 	case f.timeout <= 0:
 		return fmt.Errorf("--timeout: %s is not a positive duration", f.timeout)
 	}
-	if err := f.checkOver(); err != nil {
+	if err := f.checkSince(); err != nil {
 		return err
 	}
 	return f.source.CheckTimes()
@@ -142,11 +144,11 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 	if measured != nil {
 		o.Settings.Baselines = append(o.Settings.Baselines, measured)
 	}
-	known, log, err := f.engine()
+	known, log, err := f.readEngine()
 	if err != nil {
 		return err
 	}
-	if len(f.source.URLs) == 0 && f.since == "" { // the time of live servers begins with the judging
+	if len(f.source.URLs) == 0 && f.since == "" { // for live servers the timeout begins after scraping
 		var cancel func()
 		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, errTooLate)
 		defer cancel()
@@ -166,7 +168,7 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 	if f.source.SourceCount() > 0 {
 		err = withSource(ctx, stderr, f.source.Spec, judge)
 	} else {
-		o.Predict = nil // no log tells what requests are like
+		o.Predict = nil // a log does not have the lengths of requests
 		err = f.judgeLog(ctx, stderr, log, judge)
 		d.LimitConfidence(logConfidence)
 	}
@@ -205,7 +207,7 @@ func exitError(past []view.Summary, d *diagnose.Diagnosis, threshold catalog.Sev
 // errTooLate is the cause of a context that --timeout ended.
 var errTooLate = errors.New("not finished within --timeout")
 
-// diagnoseSource makes the diagnosis of a source.
+// diagnoseSource diagnoses a source. If a monitor holds the samples, its incidents are read beside the diagnosis.
 func (f *diagnoseFlags) diagnoseSource(ctx context.Context, stderr io.Writer, s *source.Source, o diagnose.Options,
 	known *identity.Known) (d diagnose.Diagnosis, err error) {
 	o.Window, o.Annotate = f.source.Window, known.Annotate
@@ -213,93 +215,94 @@ func (f *diagnoseFlags) diagnoseSource(ctx context.Context, stderr io.Writer, s 
 		return d, err
 	}
 	if s.Live != nil {
-		look := source.WatchOptions{For: f.source.Duration, Longer: f.longer, Judging: f.timeout, Late: errTooLate,
+		watch := source.WatchOptions{For: f.source.Duration, Longer: f.longer, Judging: f.timeout, Late: errTooLate,
 			LastWords: lastWords}
 		line := command.NewProgress(stderr)
-		look.Note = line.Note
+		watch.Note = line.Note
 		if line.On {
-			look.Show = line.Text
+			watch.Show = line.Text
 		}
-		return s.WatchForVerdict(ctx, o, look)
+		return s.WatchForVerdict(ctx, o, watch)
 	}
 	if f.source.Prometheus == "" {
 		return s.Diagnose(ctx, o)
 	}
-	asking, stop := context.WithCancel(ctx)
+	askCtx, stop := context.WithCancel(ctx)
 	defer stop()
-	open := f.askMonitor(asking)
-	var by decided
-	late := true
+	answers := f.askMonitor(askCtx)
+	var answer monitorAnswer
+	isLate := true
 	select {
-	case by = <-open:
-		late = false
+	case answer = <-answers:
+		isLate = false
 	case <-time.After(monitorGrace):
 	}
 	if f.source.At == "" {
-		o.At = lookAt(o.At, by.judged)
+		o.At = chooseTime(o.At, answer.judged)
 	}
 	if d, err = s.Diagnose(ctx, o); err != nil {
 		return d, err
 	}
-	if late {
+	if isLate {
 		defer time.AfterFunc(monitorGrace, stop).Stop()
-		by = <-open
+		answer = <-answers
 	}
-	conform(&d, by)
+	conform(&d, answer)
 	return d, nil
 }
 
 const (
-	// monitorGrace is how long an answer of a monitor may come before the diagnosis begins, and after it ended.
+	// monitorGrace is how long the diagnosis waits for a monitor's answer, before it begins and after it ended.
 	monitorGrace = time.Second
-	// monitorAge is how long ago a monitor may have judged for its moment to be that of a look now.
+	// monitorAge is how old the last evaluation of a monitor may be for chooseTime to take its time.
 	monitorAge = time.Minute
 )
 
-// lookAt is the moment of a look now at the samples of a monitor that judged last at a time: that time, so that both
-// say the same numbers, unless it is too old or there is none.
-func lookAt(now, judged time.Time) time.Time {
+// chooseTime returns the time to judge "now": that of the monitor's last evaluation, so that both have the same
+// numbers, or now if there is none or it is too old.
+func chooseTime(now, judged time.Time) time.Time {
 	if age := now.Sub(judged); age > 0 && age < monitorAge {
 		return judged
 	}
 	return now
 }
 
-// decided are the open incidents of a monitor, nil without one, or why they are not known, and when it judged last.
-type decided struct {
+// A monitorAnswer has the open incidents of a monitor, nil without a monitor, or the error of reading them.
+type monitorAnswer struct {
 	incidents []view.Summary
-	judged    time.Time
+	judged    time.Time // when the monitor judged last
 	err       error
 }
 
-// askMonitor asks for open incidents where a monitor holds the samples, beside the diagnosis.
-func (f *diagnoseFlags) askMonitor(ctx context.Context) <-chan decided {
-	out := make(chan decided, 1)
+// askMonitor reads the open incidents concurrently, if the Prometheus server is a monitor of sixty.
+func (f *diagnoseFlags) askMonitor(ctx context.Context) <-chan monitorAnswer {
+	out := make(chan monitorAnswer, 1)
 	go func() {
 		m, ok := remote.Find(ctx, f.source.Prometheus, f.source.HTTP)
 		if !ok {
-			out <- decided{}
+			out <- monitorAnswer{}
 			return
 		}
 		defer m.Close()
 		open, err := m.Incidents(ctx, "open")
-		out <- decided{open, m.Judged, err}
+		out <- monitorAnswer{open, m.Judged, err}
 	}()
 	return out
 }
 
-// conform lets a diagnosis of a monitor's samples say what its incidents do: since when, how bad, and what to do first.
-func conform(d *diagnose.Diagnosis, by decided) {
+// conform writes what the monitor's incidents decided into a diagnosis of its samples: since when, how severe, and the
+// first fix.
+func conform(d *diagnose.Diagnosis, a monitorAnswer) {
 	switch {
-	case by.err != nil:
+	case a.err != nil:
 		d.Notes = append(d.Notes, "since, severity and advice are not the monitor's: its incidents cannot be read: "+
-			by.err.Error())
-	case by.incidents != nil:
-		incident.Conform(d, pathologies.All(), by.incidents)
+			a.err.Error())
+	case a.incidents != nil:
+		incident.Conform(d, pathologies.All(), a.incidents)
 	}
 }
 
-// lateError says that the time was over before anything could be said.
+// lateError returns the error of a run that --timeout ended without a result.
 func lateError(timeout time.Duration, err error) error {
 	if errors.Is(err, errTooLate) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w %s", errTooLate, timeout)
@@ -325,11 +328,11 @@ func (f *diagnoseFlags) write(stdout io.Writer, d *diagnose.Diagnosis) error {
 // plotTime is how long plots may take after --timeout.
 const plotTime = 3 * time.Second
 
-// plot fetches what a page shows over time; without it the page is still worth having.
+// plot fetches the samples of the page's plots. An error is only a note: the page is useful without them.
 func plot(ctx context.Context, stderr io.Writer, s *source.Source, d *diagnose.Diagnosis) {
-	late := errors.Is(context.Cause(ctx), errTooLate)
+	isLate := errors.Is(context.Cause(ctx), errTooLate)
 	ctx, done := lastWords(ctx)
-	if late { // fixes were simulated until the end
+	if isLate { // simulating fixes took the rest of the time
 		ctx, done = context.WithTimeout(context.WithoutCancel(ctx), plotTime)
 	}
 	defer done()
@@ -338,9 +341,9 @@ func plot(ctx context.Context, stderr io.Writer, s *source.Source, d *diagnose.D
 	}
 }
 
-// engine reads --engine-args and --engine-log, the former going first. The log is nil
-// where none was given.
-func (f *diagnoseFlags) engine() (*identity.Known, *engine.Log, error) {
+// readEngine reads --engine-args and --engine-log. Arguments have precedence over the log's. The log is nil if none was
+// given.
+func (f *diagnoseFlags) readEngine() (*identity.Known, *engine.Log, error) {
 	known := &identity.Known{Config: engine.Config{}}
 	if f.engineArgs != "" {
 		var err error
@@ -363,20 +366,23 @@ func (f *diagnoseFlags) engine() (*identity.Known, *engine.Log, error) {
 	return known, log, nil
 }
 
-// logConfidence bounds what a log alone is worth: means of ten seconds, and
-// neither latencies nor, since V1, preemptions.
+// logConfidence is the highest confidence of findings from a log alone: it has means of ten seconds, no latencies and,
+// since V1, no preemptions.
 const logConfidence = 0.5
 
-// judgeLog judges what the log's lines of statistics tell.
-func (f *diagnoseFlags) judgeLog(ctx context.Context, stderr io.Writer, log *engine.Log,
-	judge func(*source.Source) error) (err error) {
+// judgeLog judges the statistics in a log.
+func (f *diagnoseFlags) judgeLog(
+	ctx context.Context, stderr io.Writer, log *engine.Log, judge func(*source.Source) error,
+) (err error) {
 	s, err := source.OpenLog(ctx, filepath.Base(f.engineLog), log)
 	if err != nil {
 		return hint.With(fmt.Errorf("--engine-log %s: %w", f.engineLog, err),
-			"also give the server's URL, a recording or --prometheus URL; or a log of a server that runs without --disable-log-stats")
+			"also give the server's URL, a recording or --prometheus URL; or a log of a server that runs without "+
+				"--disable-log-stats")
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	command.Notes(stderr,
-		[]string{"a log has no latencies: for a reliable verdict give the server's URL, a recording or --prometheus URL"})
+		[]string{"a log has no latencies: for a reliable verdict give the server's URL, a recording or --prometheus " +
+			"URL"})
 	return judge(s)
 }

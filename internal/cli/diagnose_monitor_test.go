@@ -50,8 +50,8 @@ func TestDiagnoseOfAMonitorWhoseIncidentsCannotBeRead(t *testing.T) {
 	close(ended)
 }
 
-// TestALookAtAMonitorIsOfItsMoment, unless that is long ago, in the future of this clock, or unknown.
-func TestALookAtAMonitorIsOfItsMoment(t *testing.T) {
+// TestNowIsTheTimeOfTheMonitorsLastEvaluation, unless that is long ago, in the future of this clock, or unknown.
+func TestNowIsTheTimeOfTheMonitorsLastEvaluation(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for judged, want := range map[time.Time]time.Time{
 		now.Add(-14 * time.Second): now.Add(-14 * time.Second),
@@ -59,8 +59,8 @@ func TestALookAtAMonitorIsOfItsMoment(t *testing.T) {
 		now.Add(time.Second):       now,
 		{}:                         now,
 	} {
-		if got := lookAt(now, judged); !got.Equal(want) {
-			t.Errorf("judged at %s: a look is of %s, want %s", judged, got, want)
+		if got := chooseTime(now, judged); !got.Equal(want) {
+			t.Errorf("the monitor judged at %s: got %s, want %s", judged, got, want)
 		}
 	}
 }

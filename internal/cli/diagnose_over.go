@@ -20,8 +20,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// replayPast returns the incidents of the time before --at, as sixty serve would have kept them, the earliest first,
-// and the last diagnosis.
+// replayPast diagnoses the time before --at repeatedly. It returns the incidents that sixty serve would have recorded,
+// the earliest first, and the last diagnosis.
 func (f *diagnoseFlags) replayPast(
 	ctx context.Context, stderr io.Writer, s *source.Source, o diagnose.Options,
 ) (past []view.Summary, last diagnose.Diagnosis, err error) {
@@ -34,7 +34,7 @@ func (f *diagnoseFlags) replayPast(
 		return nil, last, err
 	}
 	first := s.Span().First
-	if first.IsZero() { // a Prometheus server may have fewer samples
+	if first.IsZero() { // a Prometheus server, which may not reach back so far
 		if first, err = s.First(ctx, to.Add(-since), to); err != nil {
 			return nil, last, err
 		}
@@ -46,7 +46,7 @@ func (f *diagnoseFlags) replayPast(
 	defer line.Clear()
 	found := map[string]*incident.Record{}
 	tracker := incident.NewTracker(o.Pathologies, nil, func(id string) bool { return found[id] != nil })
-	// A day is diagnosed some 240 times, and no time closer than a server scrapes.
+	// The past is diagnosed at most 240 times, at steps of at least a usual scrape interval.
 	step := max(15*time.Second, since/240).Round(time.Second)
 	o = diagnose.Options{Pathologies: o.Pathologies, Settings: o.Settings}
 	err = s.Replay(ctx, o, to.Add(min(step, since)-since), to, step, func(d *diagnose.Diagnosis) error {
@@ -64,7 +64,7 @@ func (f *diagnoseFlags) replayPast(
 	return past, last, err
 }
 
-// printPast prints the incidents of the past, a line each, and how things stood at its end.
+// printPast prints a line for each incident of the past, and the verdict at its end.
 func (f *diagnoseFlags) printPast(stdout io.Writer, past []view.Summary, d *diagnose.Diagnosis) error {
 	if f.output.Form() == "json" {
 		lines := json.NewEncoder(stdout)
@@ -76,7 +76,7 @@ func (f *diagnoseFlags) printPast(stdout io.Writer, past []view.Summary, d *diag
 		return nil
 	}
 	for i := range past {
-		fmt.Fprintln(stdout, pastLine(&past[i]))
+		fmt.Fprintln(stdout, formatIncident(&past[i]))
 	}
 	name := diagnose.NameOf(d.Verdict.ID)
 	if lead := d.LeadingFinding(&d.Verdict); lead != nil {
@@ -87,8 +87,8 @@ func (f *diagnoseFlags) printPast(stdout io.Writer, past []view.Summary, d *diag
 	return err
 }
 
-// pastLine is an incident in a line.
-func pastLine(s *view.Summary) string {
+// formatIncident returns an incident as a line.
+func formatIncident(s *view.Summary) string {
 	ended := "open"
 	if s.Ended != nil {
 		ended = "ended " + s.Ended.UTC().Format(time.TimeOnly)
@@ -97,7 +97,7 @@ func pastLine(s *view.Summary) string {
 		render.Clean(render.And(s.Targets)), ended, render.Sentence(s.Summary))
 }
 
-// hasFired reports whether an incident was as severe as a command fails on.
+// hasFired reports whether an incident was at least as severe as --fail-on.
 func hasFired(past []view.Summary, threshold catalog.Severity) bool {
 	return slices.ContainsFunc(past, func(s view.Summary) bool {
 		severity, err := catalog.ParseSeverity(s.Severity)
@@ -105,8 +105,8 @@ func hasFired(past []view.Summary, threshold catalog.Severity) bool {
 	})
 }
 
-// checkOver refuses what does not go with changes over time.
-func (f *diagnoseFlags) checkOver() error {
+// checkSince refuses flags that contradict --since.
+func (f *diagnoseFlags) checkSince() error {
 	switch {
 	case f.since == "":
 		return nil

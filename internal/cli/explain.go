@@ -32,7 +32,7 @@ func newExplainCommand() *cobra.Command {
 			ids := pathologyIDs()
 			id, ok := command.MatchName(args[0], ids)
 			i := slices.Index(ids, id)
-			if !ok { // it may be the name of an alert
+			if !ok { // perhaps the name of an alert
 				i = slices.IndexFunc(all, func(p *catalog.Pathology) bool {
 					return strings.HasSuffix(strings.ToLower(args[0]), strings.ToLower(p.Alert))
 				})
@@ -47,7 +47,7 @@ func newExplainCommand() *cobra.Command {
 			}
 			p := all[i]
 			if !f.Full {
-				return runbook(p).Text(stdout, o, false)
+				return shortRunbook(p).Text(stdout, o, false)
 			}
 			t := render.NewText(o)
 			t.Markdown(p.Runbook)
@@ -59,7 +59,7 @@ func newExplainCommand() *cobra.Command {
 	return cmd
 }
 
-// pathologyList lists the pathologies by their severity and, in full, with their titles.
+// pathologyList returns the list of the pathologies by severity and, in full, with their titles.
 func pathologyList(all []*catalog.Pathology) *render.Document {
 	d := render.NewDocument("")
 	d.More = "a line about each"
@@ -76,12 +76,12 @@ func pathologyList(all []*catalog.Pathology) *render.Document {
 		d.Item(severity.String(), strings.Join(ids, ", "))
 	}
 	d.ShowIn(render.Full)
-	pathologyTable(d, all)
+	addPathologies(d, all)
 	return d
 }
 
-// pathologyTable adds a line for each pathology.
-func pathologyTable(d *render.Document, all []*catalog.Pathology) {
+// addPathologies adds a table with a line for each pathology.
+func addPathologies(d *render.Document, all []*catalog.Pathology) {
 	var rows [][]string
 	for _, p := range all {
 		rows = append(rows, []string{p.ID, p.Severity.String(), p.Title})
@@ -91,11 +91,11 @@ func pathologyTable(d *render.Document, all []*catalog.Pathology) {
 	d.Table(columns, rows)
 }
 
-// longestCommand is one that the first screen shows, in a line.
-const longestCommand = 72
+// maxCommand bounds the commands on the first screen, in characters.
+const maxCommand = 72
 
-// runbook shows of a runbook what the pathology means and what to do.
-func runbook(p *catalog.Pathology) *render.Document {
+// shortRunbook returns the parts of a runbook that fit a screen: what the pathology means, and what to do.
+func shortRunbook(p *catalog.Pathology) *render.Document {
 	d := render.NewDocument("")
 	d.Answer(render.Bold, fmt.Sprintf("%s (%s)", p.Name(), p.Severity), render.Sentence(p.Title))
 	var others []string
@@ -109,11 +109,11 @@ func runbook(p *catalog.Pathology) *render.Document {
 			d.Section(name, "")
 			d.Rank(1)
 			for _, s := range stepsOf(body) {
-				short := len(s.code) == 1 && len(s.code[0]) <= longestCommand
-				if len(s.code) > 0 && !short {
+				isShort := len(s.code) == 1 && len(s.code[0]) <= maxCommand
+				if len(s.code) > 0 && !isShort {
 					s.text = strings.TrimSuffix(s.text, ":") + " (commands: --full)."
 				}
-				if d.Paragraph("", s.text).Most = 2; short {
+				if d.Paragraph("", s.text).Most = 2; isShort {
 					d.Command(s.code[0])
 				}
 			}
@@ -126,15 +126,16 @@ func runbook(p *catalog.Pathology) *render.Document {
 	return d
 }
 
-// A step is an item of a list in Markdown, in a line, and the lines of code beneath it.
+// A step is an item of a list in Markdown: its text as one line, and the lines of code beneath it.
 type step struct {
 	text string
 	code []string
 }
 
+// stepsOf parses a list in Markdown.
 func stepsOf(list string) []step {
 	var out []step
-	open, code := false, false // the last item goes on, or its code
+	open, code := false, false // whether the line continues the last item's text, or its code
 	for line := range strings.Lines(list) {
 		content := strings.TrimSpace(line)
 		switch mark, _, _ := strings.Cut(content, " "); {

@@ -27,7 +27,7 @@ func newGatewayCommand() *cobra.Command {
 				return err
 			}
 			endsWhenInterrupted(ctx)
-			saving(ctx) // open requests are let end; a second signal ends them
+			saving(ctx) // an interrupt waits for open requests; a second one ends them
 			return serve(ctx)
 		},
 	}

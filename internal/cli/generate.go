@@ -31,7 +31,7 @@ func newGenerateCommand() *cobra.Command {
 	return cmd
 }
 
-// deploymentFlags say how the deployment's metrics are named and labelled.
+// deploymentFlags hold the flags for the names and labels of the deployment's metrics.
 type deploymentFlags struct {
 	dialects, detect                       []string
 	match                                  []string
@@ -44,7 +44,8 @@ func (f *deploymentFlags) register(s *pflag.FlagSet) {
 		"metric `names` in use (default vllm-v1): "+strings.Join(dialect.IDs(),
 			", ")+", or a release such as vllm-0.10; gateway for sixty gateway's metrics; several for a mixed fleet")
 	s.StringSliceVar(&f.detect, "detect", nil,
-		"take names from the servers at these `URLs`, from a recording, or from prometheus=URL, and labels from the last")
+		"take names from the servers at these `URLs`, from a recording, or from prometheus=URL, and labels from the "+
+			"last")
 	s.StringArrayVar(&f.match, "match", nil,
 		"add this `selector` to every query, such as '{namespace=\"prod\"}' or namespace=prod; may be repeated")
 	s.StringSliceVar(&f.instanceLabels, "instance-labels", dialect.UsualInstance,
@@ -56,14 +57,13 @@ func (f *deploymentFlags) register(s *pflag.FlagSet) {
 	f.http.AddFlags(s)
 }
 
-// deployment resolves the flags. Dashboards have Grafana's windows, and the rules
-// their own.
-func (f *deploymentFlags) deployment(ctx context.Context, stderr io.Writer) (d detect.Deployment, err error) {
+// resolve returns the deployment that the flags describe, without windows: dashboards have Grafana's, rules their own.
+func (f *deploymentFlags) resolve(ctx context.Context, stderr io.Writer) (d detect.Deployment, err error) {
 	base := dialect.Deployment{Instance: f.instanceLabels, Model: f.modelLabels, GPU: f.gpuLabels, Past: time.Hour}
 	if base.Matchers, err = source.ParseMatchers(f.match); err != nil {
 		return d, err
 	}
-	var servers source.Spec // all URLs are looked at together: one may be of a gateway before the others
+	var servers source.Spec // all URLs together: one may be a gateway in front of the others
 	var specs []source.Spec
 	for _, from := range f.detect {
 		var spec source.Spec
@@ -81,18 +81,19 @@ func (f *deploymentFlags) deployment(ctx context.Context, stderr io.Writer) (d d
 	}
 	var seen []detect.Exposed
 	for _, spec := range specs {
-		found, err := f.detectDeployment(ctx, stderr, spec, base.Matchers)
+		exposed, err := f.readExposed(ctx, stderr, spec, base.Matchers)
 		if err != nil {
 			return d, fmt.Errorf("--detect: %w", err)
 		}
-		seen = append(seen, found)
+		seen = append(seen, exposed)
 	}
 	return detect.Resolve(base, f.dialects, seen...)
 }
 
-// detectDeployment looks at what the servers of a source expose.
-func (f *deploymentFlags) detectDeployment(ctx context.Context, stderr io.Writer, spec source.Spec,
-	matchers []*labels.Matcher) (exposed detect.Exposed, err error) {
+// readExposed reads what the servers of a source expose.
+func (f *deploymentFlags) readExposed(
+	ctx context.Context, stderr io.Writer, spec source.Spec, matchers []*labels.Matcher,
+) (exposed detect.Exposed, err error) {
 	if spec.Prometheus != "" {
 		spec.Matchers = matchers
 	}
@@ -116,10 +117,11 @@ func (f *deploymentFlags) detectDeployment(ctx context.Context, stderr io.Writer
 	return exposed, err
 }
 
-// A rendering returns files, and notes for the user.
+// A rendering returns files. It prints notes to stderr.
 type rendering func(ctx context.Context, stderr io.Writer) ([]generate.File, error)
 
-// command writes the files of a rendering. Several, which have a name then, need a directory.
+// command returns a command that writes the files of a rendering. several names them if there are always several: they
+// need a directory.
 func (f *outFlag) command(use, several string, render rendering) *cobra.Command {
 	return &cobra.Command{Use: use, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		if several != "" && f.path == "" {
@@ -133,11 +135,10 @@ func (f *outFlag) command(use, several string, render rendering) *cobra.Command 
 	}}
 }
 
-// fileEndings are those by which --out names a file.
+// fileEndings are the endings of --out that name a file; other paths name a directory.
 var fileEndings = []string{".yaml", ".yml", ".json", ".md"}
 
-// write writes all files or none: each goes to a temporary name first. A path with a file extension names the only
-// file.
+// write writes all files or none.
 func (f *outFlag) write(stdout io.Writer, list []generate.File) error {
 	if f.path == "" {
 		for i, file := range list {

@@ -49,7 +49,7 @@ func newGenerateDashboards() *cobra.Command {
 }
 
 func (f *dashboardFlags) generateFiles(ctx context.Context, stderr io.Writer) ([]generate.File, error) {
-	d, err := f.deployment.deployment(ctx, stderr)
+	d, err := f.deployment.resolve(ctx, stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -152,14 +152,15 @@ func (f *autoscalingFlags) generateFiles(ctx context.Context, stderr io.Writer) 
 			command.Notes(stderr, []string{note})
 		}
 	}
-	d, err := f.deployment.deployment(ctx, stderr)
+	d, err := f.deployment.resolve(ctx, stderr)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Deployment = d.Deployment
 	if len(cfg.Deployment.Matchers) == 0 {
 		command.Notes(stderr,
-			[]string{"without --match, the requests of all servers in this Prometheus count; try --match namespace=prod"})
+			[]string{"without --match, the requests of all servers in this Prometheus count; try --match " +
+				"namespace=prod"})
 	}
 	return autoscaling.Generate(cfg)
 }
@@ -191,5 +192,5 @@ func registerPeriod(s *pflag.FlagSet, to *time.Duration, usage string) {
 	})
 }
 
-// lookback is how far a server is asked for what it exposes.
+// lookback is how old a series of a Prometheus server may be to count as exposed.
 const lookback = time.Hour

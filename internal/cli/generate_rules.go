@@ -43,11 +43,11 @@ type rulesFlags struct {
 func newGenerateRules() *cobra.Command {
 	f := &rulesFlags{}
 	cmd := f.out.command("rules", "", f.rendered(func(c pack.Config) ([]generate.File, []string, error) {
-		files, said, err := pack.Rules(c)
+		files, notes, err := pack.Rules(c)
 		if f.out.path == "" {
 			files = pack.Stream(files)
 		}
-		return files, said, err
+		return files, notes, err
 	}))
 	f.register(cmd.Flags())
 	f.registerRules(cmd.Flags())
@@ -67,7 +67,8 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 		"scrape interval; rules are evaluated at the same interval")
 	s.DurationVar(&f.window, "window", 0, "the window of conditions (default: four scrapes, at least a minute)")
 	f.cfg.Past, f.cfg.Ago = 24*time.Hour, time.Hour
-	s.Var((*model.Duration)(&f.cfg.Past), "past", "without measurements, normal is the median over this `duration`, which ends --ago before now")
+	s.Var((*model.Duration)(&f.cfg.Past), "past",
+		"without measurements, normal is the median over this `duration`, which ends --ago before now")
 	s.Var((*model.Duration)(&f.cfg.Ago), "ago", "how long before now the `duration` of --past ends")
 	registerPeriod(s, &f.cfg.Period, "how long an error budget lasts, such as `28d` (default: 30d)")
 	f.runbooks.register(s)
@@ -96,21 +97,21 @@ func (f *rulesFlags) registerRules(s *pflag.FlagSet) {
 	s.BoolVar(&f.tests, "tests", false, "with --out: also write promtool unit tests")
 }
 
-// rendered renders the requested files, with notes for the user.
+// rendered returns a rendering with the configuration that the flags describe.
 func (f *rulesFlags) rendered(render func(pack.Config) ([]generate.File, []string, error)) rendering {
 	return func(ctx context.Context, stderr io.Writer) ([]generate.File, error) {
 		cfg, err := f.config(ctx, stderr)
 		if err != nil {
 			return nil, err
 		}
-		files, said, err := render(cfg)
-		command.Notes(stderr, said)
+		files, notes, err := render(cfg)
+		command.Notes(stderr, notes)
 		return files, err
 	}
 }
 
-// named reads --severity.
-func (f *rulesFlags) named() (map[catalog.Severity]string, error) {
+// parseSeverities parses --severity.
+func (f *rulesFlags) parseSeverities() (map[catalog.Severity]string, error) {
 	out := map[catalog.Severity]string{}
 	for level, value := range f.severities {
 		s, err := catalog.ParseSeverity(level)
@@ -135,7 +136,7 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	cfg = f.cfg
 	cfg.Format, cfg.Alertmanager, cfg.Pathologies = generate.Format(f.out.format), f.out.path != "", pathologies.All()
 	cfg.Runbooks, cfg.Panel = f.runbooks.Runbooks, grafana.PanelPath
-	d, err := f.deployment.deployment(ctx, stderr)
+	d, err := f.deployment.resolve(ctx, stderr)
 	if err != nil {
 		return cfg, err
 	}
@@ -156,7 +157,7 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	if err := cfg.Choose(f.settings.Only, f.skip); err != nil {
 		return cfg, err
 	}
-	if cfg.Severities, err = f.named(); err != nil {
+	if cfg.Severities, err = f.parseSeverities(); err != nil {
 		return cfg, err
 	}
 	f.evidence.Matchers = cfg.Deployment.Matchers
@@ -170,7 +171,7 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	return cfg, err
 }
 
-// gatherBaselines merges the measured baselines.
+// gatherBaselines reads and measures the requested baselines.
 func gatherBaselines(
 	ctx context.Context, stderr io.Writer, r gather.Request, access *source.Access,
 ) (_ []*baseline.File, err error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 )
 
-// Verbs report these ends, and interrupts.
+// Short names of package command's.
 var (
 	errFound, errCannotTell, errInterrupted = command.ErrFound, command.ErrCannotTell, command.ErrInterrupted
 	endsWhenInterrupted, saving, lastWords  = command.EndsWhenInterrupted, command.Saving, command.LastWords

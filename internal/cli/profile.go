@@ -33,10 +33,10 @@ type profileFlags struct {
 	failOn string // "" for nothing
 }
 
-// readFlags say how traces are read and judged.
+// readFlags hold the flags for reading and judging traces.
 type readFlags struct {
 	maxEvents int
-	set       []string
+	set       []string // thresholds, as name=value
 }
 
 func (f *readFlags) register(s *pflag.FlagSet) {
@@ -44,8 +44,8 @@ func (f *readFlags) register(s *pflag.FlagSet) {
 		"keep at most this many events of a trace, about 10 bytes each: the beginning of a longer one")
 }
 
-// profile reads traces.
-func (f *readFlags) profile(cmd *cobra.Command, args []string) (*profile.Profile, error) {
+// readTraces reads the traces of one run.
+func (f *readFlags) readTraces(cmd *cobra.Command, args []string) (*profile.Profile, error) {
 	line := command.NewProgress(cmd.ErrOrStderr())
 	defer line.Clear()
 	return tracefile.Profile(cmd.Context(), args, tracefile.Options{Limit: f.maxEvents, Show: line.Show})
@@ -81,7 +81,7 @@ func (f *profileFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return fmt.Errorf("--set: %w", err)
 	}
-	p, err := f.read.profile(cmd, args)
+	p, err := f.read.readTraces(cmd, args)
 	if err != nil {
 		return err
 	}
@@ -128,13 +128,13 @@ func (f *profileDiffFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	var both [2]*profile.Profile
+	var sides [2]*profile.Profile
 	for i, path := range args {
-		if both[i], err = f.read.profile(cmd, []string{path}); err != nil {
+		if sides[i], err = f.read.readTraces(cmd, []string{path}); err != nil {
 			return err
 		}
 	}
-	d := profile.Compare(both[0], both[1])
+	d := profile.Compare(sides[0], sides[1])
 	err = f.out.Write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
 		if f.out.Form() == "json" {
 			return profilereport.DiffJSON(w, d, gate)
@@ -236,7 +236,8 @@ func (f *profileCaptureFlags) run(cmd *cobra.Command, args []string) (err error)
 	fmt.Fprintf(stderr, "profiled for %s: %s\n", r.Took.Round(time.Millisecond), steps)
 	if c.Dir == "" {
 		fmt.Fprintf(cmd.OutOrStdout(),
-			"the traces are in the server's torch_profiler_dir, or nsys' -o\nanalyse them with: sixty profile DIRECTORY\n")
+			"the traces are in the server's torch_profiler_dir, or nsys' -o\nanalyse them with: sixty profile "+
+				"DIRECTORY\n")
 		return nil
 	}
 	for _, file := range r.Files {

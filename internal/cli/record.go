@@ -83,12 +83,12 @@ func (f *recordFlags) run(cmd *cobra.Command, addresses []string) (err error) {
 	return f.report(cmd.OutOrStdout(), stderr, r)
 }
 
-// report says what there is now, and what to do with it.
+// report prints what was recorded and how to diagnose it, or returns why nothing was recorded.
 func (f *recordFlags) report(stdout, stderr io.Writer, r source.Recorded) error {
 	path := f.out.path
 	if r.Pages == 0 {
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-			os.Remove(path) // made by this run: an archive is never overwritten
+			os.Remove(path) // this run created it: an archive is never overwritten
 		}
 		if r.Last == nil {
 			return hint.With(errors.New("no scrape finished in time"), "record for longer")

@@ -67,7 +67,8 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if f.source.SourceCount() == 0 {
 		return hint.With(errors.New("nothing to report on"),
-			"give prometheus=URL, a recording or a server's URL, such as: sixty report prometheus=http://prometheus:9090")
+			"give prometheus=URL, a recording or a server's URL, such as: sixty report "+
+				"prometheus=http://prometheus:9090")
 	}
 	if err := f.source.CheckTimes(); err != nil {
 		return err
@@ -85,7 +86,7 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	c := health.Config{Settings: settings}
-	if c.Price, err = f.price(); err != nil {
+	if c.Price, err = f.readPrice(); err != nil {
 		return err
 	}
 	judgedAt, incidents, err := f.readIncidents(ctx)
@@ -93,7 +94,7 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if c.Incidents = incidents; f.source.At == "" && !judgedAt.IsZero() {
-		f.source.At = lookAt(time.Now(), judgedAt).Format(time.RFC3339Nano)
+		f.source.At = chooseTime(time.Now(), judgedAt).Format(time.RFC3339Nano)
 	}
 	var r *health.Report
 	err = withSource(ctx, stderr, f.source.Spec, func(s *source.Source) (err error) {
@@ -106,8 +107,8 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 	return f.output.Report(cmd.OutOrStdout(), healthreport.Document(r), r)
 }
 
-// readIncidents reads the incidents of the monitor that holds the samples, nil where none does, and when it judged
-// last.
+// readIncidents reads the incidents and the time of the last evaluation of the monitor that holds the samples; nil if
+// no monitor does.
 func (f *reportFlags) readIncidents(ctx context.Context) (time.Time, []view.Summary, error) {
 	m, ok := remote.Find(ctx, f.source.Prometheus, f.source.HTTP)
 	if f.source.Prometheus == "" || !ok {
@@ -118,8 +119,8 @@ func (f *reportFlags) readIncidents(ctx context.Context) (time.Time, []view.Summ
 	return m.Judged, incidents, err
 }
 
-// price is what the servers cost: the list price of the GPU, or what the user says.
-func (f *reportFlags) price() (p health.Price, err error) {
+// readPrice returns the price of the servers' GPU: that of --price, or the list price.
+func (f *reportFlags) readPrice() (p health.Price, err error) {
 	prices := planning.ListPrices()
 	for _, text := range f.priced {
 		if err := prices.Set(text, "--price"); err != nil {
@@ -147,7 +148,7 @@ func (f *reportFlags) price() (p health.Price, err error) {
 	return health.Price{GPU: g.Name, PerHour: price.PerHour, From: price.From, GPUs: f.gpus}, nil
 }
 
-// measure makes the report of a source over the time before --at, as far as the source reaches.
+// measure returns the report on lookback before --at, or on as much of it as the source has.
 func (f *reportFlags) measure(
 	ctx context.Context, stderr io.Writer, s *source.Source, lookback time.Duration, c health.Config,
 ) (*health.Report, error) {

@@ -1,6 +1,9 @@
-// Package cli is the command line: one file per verb. It is the only place
-// where parts are wired together; nothing imports it but cmd/sixty,
-// internal/tools/man and tests.
+// Package cli is the command line: one file for each verb, with its flags, their checks, and the calls of the packages
+// that do the work. Files of a verb with several commands begin with its name.
+//
+// It is the only place where packages are wired together: the list of pathologies, the predictor of fixes and the
+// terminal are handed down from here. Package command below has what verbs share. Texts of help are in the directory
+// help. Only cmd/sixty, internal/tools/man and tests import this package.
 package cli
 
 import (

@@ -40,7 +40,7 @@ func newServeCommand() *cobra.Command {
 			// The garbage collector works harder before a container's limit is reached; GOMEMLIMIT overrides it.
 			_, _ = memlimit.Set(memlimit.WithRatio(0.9), memlimit.WithLogger(o.Log))
 			endsWhenInterrupted(ctx)
-			saving(ctx) // the storage is closed; a second signal ends that
+			saving(ctx) // an interrupt waits until the storage is closed; a second one does not
 			return serve.Run(ctx, o.Config)
 		},
 	}

@@ -29,7 +29,7 @@ func newSimulateCommand() *cobra.Command {
 
 func (f *simulateFlags) run(cmd *cobra.Command, args []string) error {
 	ctx, stdout, stderr := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	if err := f.serve.refuse(cmd.Flags()); err != nil {
+	if err := f.serve.check(cmd.Flags()); err != nil {
 		return err
 	}
 	if f.serve.addr != "" {

@@ -19,8 +19,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/planning/asked"
 )
 
-// serveFlags are the flags with which simulate serves a simulated fleet
-// instead of printing what would be.
+// serveFlags hold the flags with which simulate serves simulated servers instead of printing a prediction.
 type serveFlags struct {
 	addr       string // "": do not serve
 	fault      string
@@ -44,14 +43,14 @@ func (f *serveFlags) register(fs *pflag.FlagSet) {
 // servedModelName is the flag of vllm serve that names the model.
 const servedModelName = "served-model-name"
 
-// refuse is the error of flags that need --serve and came without it, or that change nothing with it.
-func (f *serveFlags) refuse(s *pflag.FlagSet) error {
-	only := []string{"fault", "accelerate", "gpu-exporter"}
-	both := []string{"serve", "replicas", "seed", asked.FlagArgs, asked.FlagRelease}
+// check refuses flags that need --serve and were given without it, and those that --serve does not use.
+func (f *serveFlags) check(s *pflag.FlagSet) error {
+	serveOnly := []string{"fault", "accelerate", "gpu-exporter"}
+	common := []string{"serve", "replicas", "seed", asked.FlagArgs, asked.FlagRelease}
 	var refused []string
 	s.Visit(func(flag *pflag.Flag) {
-		switch served := slices.Contains(only, flag.Name); {
-		case f.addr == "" && served, f.addr != "" && !served && !slices.Contains(both, flag.Name):
+		switch needsServe := slices.Contains(serveOnly, flag.Name); {
+		case f.addr == "" && needsServe, f.addr != "" && !needsServe && !slices.Contains(common, flag.Name):
 			refused = append(refused, "--"+flag.Name)
 		}
 	})
@@ -66,9 +65,9 @@ func (f *serveFlags) refuse(s *pflag.FlagSet) error {
 	}
 }
 
-// runServers serves until it is interrupted.
+// runServers serves simulated servers until it is interrupted, and prints the phases of the fault.
 func (f *simulateFlags) runServers(ctx context.Context, stdout, stderr io.Writer) error {
-	cfg, ignored, err := f.fleet()
+	cfg, ignored, err := f.fleetConfig()
 	if err != nil {
 		return err
 	}
@@ -99,8 +98,8 @@ func (f *simulateFlags) runServers(ctx context.Context, stdout, stderr io.Writer
 	return errors.Join(fl.Close(), fl.Err())
 }
 
-// fleet also returns the flags of the engine that change nothing.
-func (f *simulateFlags) fleet() (cfg fleet.Config, ignored []string, err error) {
+// fleetConfig returns the configuration of the servers, and the engine's arguments that simulated servers ignore.
+func (f *simulateFlags) fleetConfig() (cfg fleet.Config, ignored []string, err error) {
 	v := &f.serve
 	cfg = fleet.Config{
 		Addr: v.addr, Exporter: v.exporter, Accelerate: v.accelerate,

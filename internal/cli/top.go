@@ -50,23 +50,23 @@ func (f *topFlags) run(cmd *cobra.Command, args []string) error {
 		endsWhenInterrupted(ctx)
 		return top.Run(ctx, feed, o)
 	}
-	seen, err := top.PrintOnce(ctx, stdout, feed, o)
+	shown, err := top.PrintOnce(ctx, stdout, feed, o)
 	if err != nil {
 		return err
 	}
-	worst, uncertain := errCannotTell, false
-	for _, m := range seen.Models {
+	exit, anyPending := errCannotTell, false
+	for _, m := range shown.Models {
 		severity, err := catalog.ParseSeverity(m.Verdict.Severity)
 		switch {
 		case err == nil && severity >= failOn:
 			return errFound
 		case m.Verdict.Status != "unknown":
-			worst = nil
+			exit = nil
 		}
-		uncertain = uncertain || m.Verdict.Status == "pending"
+		anyPending = anyPending || m.Verdict.Status == "pending"
 	}
-	if uncertain {
+	if anyPending {
 		return command.ErrNotCertain
 	}
-	return worst
+	return exit
 }

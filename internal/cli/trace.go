@@ -79,19 +79,19 @@ func (f *traceFlags) report(ctx context.Context, stderr io.Writer, args []string
 		return nil, err
 	}
 	all := trace.Group(spans)
-	asked, note, err := choose(all, f.id)
+	chosen, note, err := chooseTrace(all, f.id)
 	if err != nil {
 		return nil, err
 	}
 	others := trace.NewPopulation(all)
-	r = trace.Judge(asked, others, nil)
+	r = trace.Judge(chosen, others, nil)
 	if f.source.SourceCount() > 0 && r.At != nil {
 		err = withSource(ctx, stderr, f.source.Spec, func(s *source.Source) error {
 			d, err := f.diagnose(ctx, s, r)
 			if err != nil {
 				return err
 			}
-			r = trace.JudgeIn(asked, others, &d)
+			r = trace.JudgeIn(chosen, others, &d)
 			return nil
 		})
 	}
@@ -123,14 +123,13 @@ func (f *traceFlags) diagnose(ctx context.Context, s *source.Source, r *trace.Re
 	return s.Diagnose(ctx, o)
 }
 
-// choose finds the request that was asked for: by the beginning of an id, else the slowest.
-func choose(all []*trace.Trace, id string) (*trace.Trace, string, error) {
+// chooseTrace returns the request whose id begins with id, or the slowest with a note if id is "".
+func chooseTrace(all []*trace.Trace, id string) (chosen *trace.Trace, note string, err error) {
 	var found []*trace.Trace
 	for _, t := range all {
-		named := func(s trace.Span) bool { return strings.HasPrefix(s.Request, id) }
-		switch {
-		case id == "" && t.OfRequest(), id != "" && (strings.HasPrefix(t.ID, strings.ToLower(id)) ||
-			slices.ContainsFunc(t.Spans, named)):
+		hasID := func(s trace.Span) bool { return strings.HasPrefix(s.Request, id) }
+		if id == "" && t.OfRequest() ||
+			id != "" && (strings.HasPrefix(t.ID, strings.ToLower(id)) || slices.ContainsFunc(t.Spans, hasID)) {
 			found = append(found, t)
 		}
 	}

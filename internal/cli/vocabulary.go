@@ -46,7 +46,7 @@ func vocabulary(stdout io.Writer) *command.Vocabulary {
 	}
 }
 
-// formatEach writes each of some things as a text.
+// formatEach returns the text of each thing.
 func formatEach[T any](things []T, text func(T) string) []string {
 	var out []string
 	for _, x := range things {
@@ -70,7 +70,7 @@ func checkIDs() []string {
 func fleetScenarios() []string {
 	all, err := fleet.Scenarios(pathologies.All())
 	if err != nil {
-		return nil // said when one is asked for
+		return nil // the command that uses one reports the error
 	}
 	return formatEach(all, func(s fleet.Scenario) string { return s.Name })
 }
@@ -79,7 +79,7 @@ func loadScenarios() []string {
 	return append([]string{"all"}, formatEach(load.Scenarios(), func(s load.Scenario) string { return s.Name })...)
 }
 
-// completeModels completes an argument that names a model; files and servers are arguments too.
+// completeModels completes an argument that names a model, or a file.
 func completeModels(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return modelconfig.PublishedNames(), cobra.ShellCompDirectiveDefault
 }

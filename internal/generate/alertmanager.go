@@ -53,8 +53,8 @@ func Inhibitions(cfg RulesConfig) ([]byte, error) {
 	return YAML("", doc)
 }
 
-// newInhibition returns the rule by which an alert of a severity inhibits symptoms with the same link to it. ok is false
-// if all of them are more severe.
+// newInhibition returns the rule by which an alert of a severity inhibits symptoms with the same link to it. ok is
+// false if all of them are more severe.
 func (cfg *RulesConfig) newInhibition(
 	p *catalog.Pathology, severity catalog.Severity, symptoms []*catalog.Pathology, l link,
 ) (r inhibitRule, ok bool) {

@@ -117,8 +117,8 @@ func Placeholders(labels []string) string {
 	return strings.Join(parts, ",")
 }
 
-// Arguments returns the arguments of printf for Placeholders: the alert's labels. In vmalert a label that the alert lacks
-// has no value, so each has a default.
+// Arguments returns the arguments of printf for Placeholders: the alert's labels. In vmalert a label that the alert
+// lacks has no value, so each has a default.
 func Arguments(labels []string) string {
 	parts := make([]string, len(labels))
 	for i, l := range labels {

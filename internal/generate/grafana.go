@@ -66,9 +66,10 @@ func divideForGrafana(groups []rulefmt.RuleGroup) (records []rulefmt.RuleGroup, 
 	alerts.APIVersion = 1
 	times := map[string]int{}
 	for _, g := range groups {
-		recording, managed := g, grafanaGroup{OrgID: 1, Name: g.Name, Folder: grafanaFolder, Interval: g.Interval}
+		recording, managed := g, grafanaGroup{OrgID: 1, Name: g.Name, Folder: grafanaFolder}
 		recording.Rules = nil
-		managed.Interval = (cmp.Or(managed.Interval, grafanaDefaultInterval) + grafanaTick - 1) / grafanaTick * grafanaTick
+		interval := cmp.Or(g.Interval, grafanaDefaultInterval)
+		managed.Interval = (interval + grafanaTick - 1) / grafanaTick * grafanaTick // rounded up
 		for i := range g.Rules {
 			r := &g.Rules[i]
 			if r.Alert == "" {

@@ -26,9 +26,9 @@ func alertNames(d *dialect.Deployment, scope indicator.Scope, alert string) []st
 	return names
 }
 
-// nameByEngine returns an alert on a scope once for each engine of the deployment. The engine's prefix goes before the
-// name: people route by alert names, so another engine in the fleet must not rename existing alerts. compile returns the
-// PromQL for the part of the deployment that runs one engine; nil means the rule's own for all.
+// nameByEngine returns an alert on a scope once for each engine of the deployment. The engine's prefix goes before
+// the name: people route by alert names, so another engine in the fleet must not rename existing alerts. compile
+// returns the PromQL for the part of the deployment that runs one engine; nil means the rule's own for all.
 func (b *ruleBuilder) nameByEngine(
 	r rulefmt.Rule, scope indicator.Scope, compile deploymentExpr,
 ) ([]rulefmt.Rule, error) {

@@ -22,12 +22,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/history"
 )
 
-// Unit tests stretch the cases, which last for minutes: rules wait for minutes before they fire, and compare with hours.
+// Unit tests stretch the cases, which last for minutes: rules wait for minutes before they fire, and compare with
+// hours.
 const (
 	testScrape = 15 * time.Second
 	testLength = 4 * time.Hour
-	// CaseEvaluation is the longest evaluation interval of rules over a case, so that a restart, which lasts two minutes
-	// there, is not missed.
+	// CaseEvaluation is the longest evaluation interval of rules over a case, so that a restart, which lasts two
+	// minutes there, is not missed.
 	CaseEvaluation = 90 * time.Second
 	// maxStretch bounds the stretching, so that growth stays fast enough to be detected.
 	maxStretch = 12
@@ -48,11 +49,11 @@ type unitTest struct {
 type testSeries struct{ Name, Values string }
 
 // RuleTests makes promtool unit tests from the case files of pathologies: a server on which the alert fires, and a
-// near miss. cases holds a directory for each pathology, named by its id without hyphens. ruleFiles are the paths of the
-// rules relative to the tests.
+// near miss. cases holds a directory for each pathology, named by its id without hyphens. ruleFiles are the paths of
+// the rules relative to the tests.
 //
-// The cases have vLLM's newest names and the default thresholds; the tests add the deployment's labels. A pathology that
-// the deployment judges by other names or thresholds gets no test, and a note lists it.
+// The cases have vLLM's newest names and the default thresholds; the tests add the deployment's labels. A pathology
+// that the deployment judges by other names or thresholds gets no test, and a note lists it.
 func RuleTests(
 	cfg RulesConfig, rules *Rules, cases fs.FS, ruleFiles []string,
 ) (files []File, notes []string, err error) {
@@ -148,8 +149,8 @@ func (cfg *RulesConfig) exampleTarget() (map[string]string, error) {
 // identifier matches the names in an expression: of metrics, labels and functions.
 var identifier = regexp.MustCompile(`[a-zA-Z_:][\w:]*`)
 
-// GroupsBehind reduces groups to an alert and the recording rules that it reads, directly or indirectly. It also returns
-// all names in their expressions.
+// GroupsBehind reduces groups to an alert and the recording rules that it reads, directly or indirectly. It also
+// returns all names in their expressions.
 func GroupsBehind(groups []rulefmt.RuleGroup, alert string) (behind []rulefmt.RuleGroup, read map[string]bool) {
 	read = map[string]bool{}
 	for grown := true; grown; {
@@ -225,8 +226,8 @@ func formatSamples(vs []float64) string {
 	return strings.Join(parts, " ")
 }
 
-// countEqualSteps returns how many samples at the beginning have equal steps, up to rounding errors, and the step; or how
-// many are missing.
+// countEqualSteps returns how many samples at the beginning have equal steps, up to rounding errors, and the step; or
+// how many are missing.
 func countEqualSteps(vs []float64) (n int, step float64) {
 	continues := func(v float64) bool { return math.IsNaN(vs[0]) && math.IsNaN(v) }
 	if len(vs) > 1 && !math.IsNaN(vs[0]) && !math.IsNaN(vs[1]) {

@@ -69,8 +69,8 @@ const (
 	nameRow, legendRow      = 14.0, 18.0
 	ticksY                  = 5
 	tickWidth               = 85.0 // width of a label on the X axis
-	fewestTicks             = 3    // on a logarithmic axis
-	maxPoints               = 2000 // per curve: more cannot be seen
+	minTicks                = 3    // on a logarithmic axis; with fewer it gets even ones
+	maxPoints               = 2000 // of a curve: more cannot be told apart
 	maxNames                = 16   // in the legend
 	nameWidth               = 6.0  // width of a letter in the legend
 )
@@ -153,10 +153,10 @@ func (s scale) roundTicks(n int) []float64 {
 				l := math.Log10(v)
 				return math.Abs(l-math.Round(l)) >= 1e-9
 			})
-		case len(t) >= fewestTicks:
+		case len(t) >= minTicks:
 			return t
 		}
-		t = nil // over so short a range, even ticks do as well
+		t = nil
 	}
 	step := s.tickDistance(n)
 	for i := int(math.Ceil(s.lo/step - 1e-9)); float64(i)*step <= s.hi+step*1e-9; i++ {
@@ -383,12 +383,12 @@ func (c *canvas) drawAxes(height float64) {
 		c.printf(`<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, c.x.from, c.x.to, at, at)
 		c.drawText("y", c.x.from-6, at+4, format(c.Format, v))
 	}
-	few := max(int((c.x.to-c.x.from)/tickWidth), 1)
+	ticksX := max(int((c.x.to-c.x.from)/tickWidth), 1)
 	var formatX func(float64) string
 	if c.Clock {
-		formatX = timeFormatter(c.x.tickDistance(few))
+		formatX = timeFormatter(c.x.tickDistance(ticksX))
 	}
-	for _, v := range c.x.roundTicks(few) {
+	for _, v := range c.x.roundTicks(ticksX) {
 		if at := c.x.toPixels(v); !c.Clock || at <= c.x.to-marginRight {
 			c.drawText("x", at, c.y.from+14, format(formatX, v))
 		}

@@ -87,7 +87,7 @@ func TestChartsDrawTheirOptions(t *testing.T) {
 func TestTicksOfAShortLogarithmicAxis(t *testing.T) {
 	for _, s := range []scale{{lo: 4.1, hi: 4.4, log: true}, {lo: 422, hi: 432, log: true}, {lo: 0.9, hi: 2.1, log: true}} {
 		ticks := s.roundTicks(6)
-		if len(ticks) < fewestTicks {
+		if len(ticks) < minTicks {
 			t.Errorf("%v to %v: ticks %v", s.lo, s.hi, ticks)
 		}
 		for _, v := range ticks {

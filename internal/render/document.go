@@ -34,8 +34,7 @@ const (
 )
 
 // A Document is a report in reading order: the answer first, then sections of paragraphs, named items, lists, tables,
-// commands and charts. Text, Markdown and HTML are three ways to write it. Added texts are cleaned of control
-// characters.
+// commands and charts. Text, Markdown and HTML write it. Added texts are cleaned of control characters.
 type Document struct {
 	Title  string // title of the page
 	More   string // contents that only the full text has, for the last line of a screen; "" if there is no full text
@@ -56,7 +55,7 @@ func (d *Document) Rank(n int) { d.rank = n }
 
 // A Block is one element of a Document. The methods that add a block return it, so that callers can set more fields.
 type Block struct {
-	Kind       string
+	Kind       string // "answer", "section", "say", "item", "list", "table", "command", "figures", "drawing"
 	Head, Text string
 	Style      Style // Bold is the plain style
 	Most       int   // at most this many lines on a screen, 0 for all
@@ -228,14 +227,17 @@ func (d *Document) Text(w io.Writer, o Options, full bool) error {
 	return err
 }
 
-// isJoined reports whether a block follows the last one without an empty line.
+// isJoined reports whether no empty line separates a block from the last one. headed says that a section has begun.
 func isJoined(kind, last string, headed bool) bool {
 	return last == "section" || kind == "say" && last != "item" ||
 		headed && (last == "say" || last == "command") && kind != "table"
 }
 
-// The last columns in which texts of items may begin: in a section, and before the first section.
-const widestName, widestLead = 24, 14
+// The last columns in which texts of items may begin.
+const (
+	maxItemColumn = 24 // in a section
+	maxLeadColumn = 14 // before the first section
+)
 
 // itemColumn returns the column in which the texts of a run of items begin.
 func itemColumn(run []*Block, headed bool) int {
@@ -247,21 +249,21 @@ func itemColumn(run []*Block, headed bool) int {
 		column = max(column, Cells(b.Head)+2)
 	}
 	if !headed {
-		return min(column, widestLead)
+		return min(column, maxLeadColumn)
 	}
-	return min(column, widestName)
+	return min(column, maxItemColumn)
 }
 
 // lastRank returns the rank of the block of a run that leaves a screen last.
 func lastRank(run []*Block) int {
-	most := run[0].rank
+	highest := run[0].rank
 	for _, b := range run {
 		if b.rank == 0 {
 			return 0
 		}
-		most = max(most, b.rank)
+		highest = max(highest, b.rank)
 	}
-	return most
+	return highest
 }
 
 // writeBlock writes a block. Texts of items begin in a column, which a heading shifts to the right.

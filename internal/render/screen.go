@@ -30,36 +30,37 @@ func (t *Text) DropToFit(kept int) (whole bool) {
 	}
 	lines := func(i int) int { return strings.Count(piece(i), "\n") }
 	room, used := t.LineBudget()-kept, t.Lines()
-	var left []int // parts, in the order in which they leave
-	gone := map[int]bool{}
+	var removed []int // indices of parts, in the order of their removal
+	isGone := map[int]bool{}
 	for used > room {
 		least := -1
 		for i, p := range parts {
-			if p.rank > 0 && !gone[i] && (least < 0 || p.rank <= parts[least].rank) {
+			if p.rank > 0 && !isGone[i] && (least < 0 || p.rank <= parts[least].rank) {
 				least = i
 			}
 		}
 		if least < 0 {
 			break
 		}
-		gone[least], left, used = true, append(left, least), used-lines(least)
+		isGone[least], removed, used = true, append(removed, least), used-lines(least)
 	}
+	// A part that was removed before a longer one may fit after all.
 	tooLong := 0 // the rank of a part that does not fit: later parts of this rank would leave a gap
-	for i := len(left) - 1; i >= 0; i-- {
-		switch n, part := lines(left[i]), parts[left[i]]; {
+	for i := len(removed) - 1; i >= 0; i-- {
+		switch n, part := lines(removed[i]), parts[removed[i]]; {
 		case part.rank == tooLong:
 		case used+n > room:
 			tooLong = part.rank
-		default: // it fits where a longer part of a higher rank did not
+		default:
 			used += n
-			delete(gone, left[i])
+			delete(isGone, removed[i])
 		}
 	}
 	t.b.Reset()
 	blank := false
 	for i := range parts {
 		switch text := piece(i); {
-		case gone[i] || text == "":
+		case isGone[i] || text == "":
 		case text == "\n":
 			blank = true // an empty line separates two parts that stay
 		default:
@@ -71,5 +72,5 @@ func (t *Text) DropToFit(kept int) (whole bool) {
 		}
 	}
 	t.parts = nil
-	return len(gone) == 0
+	return len(isGone) == 0
 }

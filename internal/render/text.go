@@ -18,7 +18,7 @@ const DefaultWidth = 80
 // minWidth keeps tables and hanging indents readable in tiny terminals.
 const minWidth = 40
 
-// Options say how text is laid out.
+// Options are the layout of text.
 type Options struct {
 	Width int  // columns; 0 means DefaultWidth
 	Color bool // ANSI colours
@@ -33,7 +33,7 @@ const (
 	Dim
 	Good
 	Warning
-	Uncertain // neither known to be well nor known to be ill
+	Uncertain // for a verdict that is not certain yet
 	Bad
 )
 
@@ -177,7 +177,7 @@ func (t *Text) Brief(lines int, first, rest, s string) {
 	all := Wrap(first+s, t.width, rest)
 	for i, line := range all[:min(lines, len(all))] {
 		if i == lines-1 && len(all) > lines {
-			line = cutWords(strings.Join(all[i:], " "), t.width) // the whole rest holds the end of a style
+			line = cutWords(strings.Join(all[i:], " "), t.width) // of the whole rest, because a style may end in it
 		}
 		t.Line(Cut(line, t.width))
 	}
@@ -185,8 +185,8 @@ func (t *Text) Brief(lines int, first, rest, s string) {
 
 // cutWords cuts a line off after a whole word and adds " …".
 func cutWords(line string, width int) string {
-	plain := ansi.Truncate(ansi.Strip(line), width, "") // at most one word too much
-	for Cells(plain)+2 > width {
+	plain := ansi.Truncate(ansi.Strip(line), width, "")
+	for Cells(plain)+2 > width { // drop the last word
 		at := strings.LastIndexByte(plain, ' ')
 		if at <= 0 {
 			return line
@@ -242,8 +242,8 @@ func Words(columns []Column) []Column {
 	return columns
 }
 
-// leastWrapped is the least width of a wrapped last column.
-const leastWrapped = 14
+// minWrapped is the least width of a wrapped last column.
+const minWrapped = 14
 
 // Table writes rows in columns, indented by two. If the terminal is too narrow, the columns move together, ranked
 // columns leave, and a last column of words is wrapped. As a last resort each row becomes a paragraph. The last cell
@@ -260,7 +260,7 @@ func (t *Text) writeTable(columns []Column, rows [][]string, ranks []int) {
 	}
 	last := len(widths) - 1
 	before := indent + sum(widths[:last]) + gap*last
-	if before+widths[last] > t.width && !(columns[last].Left && t.width-before >= leastWrapped) {
+	if before+widths[last] > t.width && !(columns[last].Left && t.width-before >= minWrapped) {
 		t.writeRowsAsParagraphs(columns, rows, titled)
 		return
 	}
@@ -288,7 +288,7 @@ func (t *Text) writeTable(columns []Column, rows [][]string, ranks []int) {
 				first += strings.Repeat(" ", gap)
 			}
 			hang := Cells(first)
-			longest := leastWrapped
+			longest := minWrapped
 			for _, w := range splitWords(r[n]) {
 				longest = max(longest, Cells(w))
 			}

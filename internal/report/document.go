@@ -20,7 +20,7 @@ func Markdown(w io.Writer, d diagnose.Diagnosis, o Options) error {
 	return doc.Markdown(w)
 }
 
-// Plain writes what Markdown does as plain text, in which nothing is escaped: for programs that read.
+// Plain writes the whole document as text, in which nothing is escaped.
 func Plain(w io.Writer, d diagnose.Diagnosis, o Options) error {
 	doc, err := newDocument(&d, o)
 	if err != nil {
@@ -29,8 +29,7 @@ func Plain(w io.Writer, d diagnose.Diagnosis, o Options) error {
 	return doc.Text(w, o.Options, true)
 }
 
-// HTML writes a diagnosis as a page to send: it needs nothing but itself. It shows the
-// plots that diagnose.Diagnosis.Plot has fetched, or none.
+// HTML writes a diagnosis as a self-contained page, with the plots that diagnose.Diagnosis.Plot fetched.
 func HTML(w io.Writer, d diagnose.Diagnosis, o Options) error {
 	doc, err := newDocument(&d, o)
 	if err != nil {
@@ -39,56 +38,57 @@ func HTML(w io.Writer, d diagnose.Diagnosis, o Options) error {
 	return doc.HTML(w)
 }
 
-// document says all that there is to say of a diagnosis, or where Options.Full is not set
-// what most people read.
+// A document is a report on a diagnosis that is being written. Without Options.Full it leaves out what few people read.
 type document struct {
 	*render.Document
 	d       *diagnose.Diagnosis
 	o       Options
-	printed map[string]bool // lines of predictions: fixes share the same simulation
+	printed map[string]bool // lines of predictions that were added: fixes may share a simulation
 }
 
 // maxVerdicts bounds the verdicts with details, and maxListed the lines of a list, so that the document of a large
 // fleet can still be sent.
 const maxVerdicts, maxListed = 12, 60
 
+// newDocument returns the document that Markdown, Plain and HTML write.
 func newDocument(d *diagnose.Diagnosis, o Options) (*render.Document, error) {
 	t := &document{render.NewDocument(nameVerdict(d, &d.Verdict) + d.At.UTC().Format(" at 2006-01-02 15:04 UTC")), d, o,
 		map[string]bool{}}
 	all := fullVerdicts(d)
 	for i, v := range all[:min(len(all), maxVerdicts)] {
-		more := ""
+		others := ""
 		if i == 0 {
-			more = alsoSick(d)
+			others = nameOtherFiring(d)
 		}
-		if err := t.verdict(v, more); err != nil {
+		if err := t.addVerdict(v, others); err != nil {
 			return nil, err
 		}
 	}
-	t.writeRest(len(all) - maxVerdicts)
-	t.basis()
+	t.addRest(len(all) - maxVerdicts)
+	t.addBasis()
 	return t.Document, nil
 }
 
-// verdict writes one verdict: what is wrong, where and since when, why, and what to do.
-func (t *document) verdict(v *diagnose.Verdict, more string) error {
+// addVerdict adds one verdict: what is wrong, where and since when, why, and what to do. others names the other models
+// with findings, or is "".
+func (t *document) addVerdict(v *diagnose.Verdict, others string) error {
 	d := t.d
-	t.Answer(style(d, v), nameVerdict(d, v), summary(v))
+	t.Answer(styleOf(d, v), nameVerdict(d, v), summarize(v))
 	f := d.LeadingFinding(v)
-	for _, s := range []string{whereSince(d, v, t.o.Full), objectivesLine(f), more} {
+	for _, s := range []string{whereSince(d, v, t.o.Full), objectivesLine(f), others} {
 		if s != "" {
 			t.Paragraph("", s)
 		}
 	}
 	t.Paragraph("", "Diagnosed at "+d.At.UTC().Format("2006-01-02 15:04:05 UTC")+".").In(render.Page)
 	if f != nil {
-		t.finding(f)
+		t.addFinding(f)
 	}
-	if figs, over := figures(d, v, f); len(figs) > 0 {
+	if figures, legend := drawPlots(d, v, f); len(figures) > 0 {
 		t.ShowIn(render.Page)
 		t.Section("Over time", "")
-		t.Paragraph("", over).Style = render.Dim
-		t.Figures(figs...)
+		t.Paragraph("", legend).Style = render.Dim
+		t.Figures(figures...)
 		t.ShowIn(render.Everywhere)
 	}
 	for _, s := range []struct {
@@ -126,8 +126,8 @@ func (t *document) verdict(v *diagnose.Verdict, more string) error {
 	return err
 }
 
-// finding tells what speaks for one, what to do about it, and why it is there.
-func (t *document) finding(f *diagnose.Finding) {
+// addFinding adds a finding's story, evidence, fixes and reasons.
+func (t *document) addFinding(f *diagnose.Finding) {
 	if story := f.Story(); story != "" {
 		t.Paragraph("", story)
 	}
@@ -143,7 +143,7 @@ func (t *document) finding(f *diagnose.Finding) {
 		fix := &f.Fixes[i]
 		if head == catalog.Else && !t.o.Full {
 			t.ShowIn(render.Markdown | render.Full)
-			t.List("Or: " + alternative(fix))
+			t.List("Or: " + describeAlternative(fix))
 			t.ShowIn(render.Page)
 		}
 		t.Section(head, ": "+render.Sentence(fix.Summary)).Folded = head == catalog.Else
@@ -160,13 +160,13 @@ func (t *document) finding(f *diagnose.Finding) {
 	t.Paragraph("Runbook", t.o.runbook(f.Pathology)).In(render.Markdown)
 }
 
-// writeRest is what there is to say after all verdicts, of which some were more than a document
-// tells.
-func (t *document) writeRest(more int) {
+// addRest adds what follows the verdicts with details: other models, the gateway, what was ruled out or not checked.
+// omitted is the number of verdicts beyond maxVerdicts.
+func (t *document) addRest(omitted int) {
 	d := t.d
 	var lines []string
-	if more > 0 {
-		lines = append(lines, fmt.Sprintf("%d more models have findings; select one with --match.", more))
+	if omitted > 0 {
+		lines = append(lines, fmt.Sprintf("%d more models have findings; select one with --match.", omitted))
 	}
 	for _, v := range briefVerdicts(d) {
 		lines = append(lines, otherLine(d, v, t.o.Full))
@@ -190,13 +190,13 @@ func (t *document) writeRest(more int) {
 			t.Item(f.Pathology.ID, ruledOutLine(f))
 		}
 	case len(d.Findings) > 0:
-		t.Paragraph("", tally(d))
+		t.Paragraph("", countOutcomes(d))
 	}
 	t.addSentences("Not checked",
-		each(gaps(d.Coverage), func(g *gapGroup) string { return g.line(isBrief(d) && !t.o.Full, t.o.Full) }))
+		each(groupGaps(d.Coverage), func(g *gapGroup) string { return g.line(isBrief(d) && !t.o.Full, t.o.Full) }))
 }
 
-// addSentences adds a section of sentences, where there are some.
+// addSentences adds a section of sentences, unless there are none.
 func (t *document) addSentences(title string, sentences []string) {
 	if len(sentences) > 0 {
 		t.Section(title, "")
@@ -204,13 +204,13 @@ func (t *document) addSentences(title string, sentences []string) {
 	}
 }
 
-// basis says what the answer rests on.
-func (t *document) basis() {
+// addBasis adds what the answer is based on: notes, targets, window and baseline.
+func (t *document) addBasis() {
 	t.Section("Basis", "")
 	for _, n := range t.d.Notes {
 		t.Item("note", render.Sentence(n))
 	}
-	for _, row := range footer(t.d, t.o.Full) {
+	for _, row := range basisRows(t.d, t.o.Full) {
 		t.Item(row[0], row[1])
 	}
 	if t.o.Full {
@@ -231,8 +231,8 @@ func (t *document) basis() {
 	t.ShowIn(render.Everywhere)
 }
 
-// style is how a verdict stands out.
-func style(d *diagnose.Diagnosis, v *diagnose.Verdict) render.Style {
+// styleOf returns the style of a verdict's name.
+func styleOf(d *diagnose.Diagnosis, v *diagnose.Verdict) render.Style {
 	switch f := d.LeadingFinding(v); {
 	case f != nil && f.Severity == catalog.Page:
 		return render.Bad
@@ -246,8 +246,8 @@ func style(d *diagnose.Diagnosis, v *diagnose.Verdict) render.Style {
 	return render.Bold
 }
 
-// alternative is a remedy in one line.
-func alternative(f *catalog.Fix) string {
+// describeAlternative returns a fix in one line.
+func describeAlternative(f *catalog.Fix) string {
 	s := strings.TrimSuffix(f.Summary, ".")
 	if args := f.Args(); args != "" {
 		s += " (" + args + ")"
@@ -258,7 +258,7 @@ func alternative(f *catalog.Fix) string {
 	return render.Sentence(s)
 }
 
-// withoutTitle leaves out the title of a runbook: the page has one.
+// withoutTitle returns a runbook without its title, which the page has already.
 func withoutTitle(markdown string) string {
 	if _, rest, ok := strings.Cut(markdown, "\n"); ok && strings.HasPrefix(markdown, "# ") {
 		return rest
@@ -275,8 +275,8 @@ func AddFixes(d *render.Document, fixes []catalog.Fix) {
 	}
 }
 
-// addFix adds what there is to a remedy beside its summary. Predictions that were printed are
-// left out.
+// addFix adds a fix without its summary. It leaves out lines of predictions that are in printed, and adds the others
+// there.
 func addFix(d *render.Document, f *catalog.Fix, target string, verbose bool, printed map[string]bool) {
 	lines := commandLines(f, target)
 	if f.Args() != "" || f.Command != "" {

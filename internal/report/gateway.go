@@ -29,15 +29,15 @@ var gatewaySignals = []struct{ gateway, engine *indicator.Signal }{
 	{indicator.GatewayOutside, nil},
 }
 
-// gatewayRows shows a gateway's values beside the engines': the sum of rates, the maximum of others.
+// gatewayRows returns a gateway's values beside the engines'.
 func gatewayRows(d *diagnose.Diagnosis, index int) (rows [][]string) {
 	for _, s := range gatewaySignals {
-		in := ""
+		engines := ""
 		if s.engine != nil {
-			in = engines(d, s.engine)
+			engines = formatEngines(d, s.engine)
 		}
 		if now, _ := d.Reading(index, s.gateway); now.OK {
-			rows = append(rows, []string{s.gateway.Title, indicator.Format(now, s.gateway.Unit), in})
+			rows = append(rows, []string{s.gateway.Title, indicator.Format(now, s.gateway.Unit), engines})
 			continue
 		}
 		parts := d.Parts(index, s.gateway)
@@ -46,27 +46,27 @@ func gatewayRows(d *diagnose.Diagnosis, index int) (rows [][]string) {
 			if len(parts) > 1 {
 				title += ", " + name
 			}
-			rows = append(rows, []string{title, indicator.FormatNumber(parts[name], s.gateway.Unit), in})
+			rows = append(rows, []string{title, indicator.FormatNumber(parts[name], s.gateway.Unit), engines})
 		}
 	}
 	return rows
 }
 
-// engines is what the servers measure.
-func engines(d *diagnose.Diagnosis, s *indicator.Signal) string {
-	var all indicator.Value
+// formatEngines returns a signal of all servers: the sum of a rate, the maximum of others; "" without a reading.
+func formatEngines(d *diagnose.Diagnosis, s *indicator.Signal) string {
+	var total indicator.Value
 	for i := range d.Targets {
 		now, _ := d.Reading(i, s)
 		switch {
 		case !now.OK || !d.Targets[i].Serves():
-		case all.OK && s.Unit == indicator.RequestsPerSecond:
-			all.V += now.V
-		case !all.OK || now.V > all.V:
-			all = now
+		case total.OK && s.Unit == indicator.RequestsPerSecond:
+			total.V += now.V
+		case !total.OK || now.V > total.V:
+			total = now
 		}
 	}
-	if !all.OK {
+	if !total.OK {
 		return ""
 	}
-	return indicator.Format(all, s.Unit)
+	return indicator.Format(total, s.Unit)
 }

@@ -20,8 +20,8 @@ import (
 // a change that breaks a reader gets a new one.
 const Schema = "sixty.diagnosis/v1"
 
-// object is one of JSON, documented field by field in docs/json.md: a number that is not known is null, times
-// are in UTC with milliseconds, a list is never null.
+// An object is a JSON object. docs/json.md describes each field. Unknown numbers are null, times are in UTC with
+// milliseconds, lists are never null.
 type object = render.Object
 
 // JSON writes a diagnosis as one indented JSON object.
@@ -40,12 +40,12 @@ func JSON(w io.Writer, d diagnose.Diagnosis, o Options) error {
 		object{"from", moment(d.Window.From), "to", moment(d.Window.To)},
 		"baseline",
 		object{"from", moment(d.Baseline.From), "to", moment(d.Baseline.To), "source", string(baselineSource(&d))},
-		"notes", listOrEmpty(d.Notes), "gateway", gatewayJSON(&d), "plots", some(plotsJSON(&d)), "deployments",
-		some(each(d.Deployments, deploymentJSON)),
+		"notes", listOrEmpty(d.Notes), "gateway", gatewayJSON(&d), "plots", listOrNone(plotsJSON(&d)), "deployments",
+		listOrNone(each(d.Deployments, deploymentJSON)),
 	})
 }
 
-// deploymentJSON is the path of a request through the servers of a model.
+// deploymentJSON returns the path of a request through the servers of a model.
 func deploymentJSON(w *diagnose.Deployment) object {
 	return object{
 		"model", w.Model, "first_token", render.Finite(w.FirstToken),
@@ -60,7 +60,7 @@ func deploymentJSON(w *diagnose.Deployment) object {
 	}
 }
 
-// plotsJSON are the plots of all verdicts that have some.
+// plotsJSON returns the plots of all verdicts.
 func plotsJSON(d *diagnose.Diagnosis) (out []object) {
 	verdicts := []*diagnose.Verdict{&d.Verdict}
 	if d.Status == diagnose.Firing {
@@ -80,8 +80,8 @@ func plotsJSON(d *diagnose.Diagnosis) (out []object) {
 				object{"from", moment(p.Baseline.From), "to", moment(p.Baseline.To)},
 				"over_s", p.Over.Seconds(),
 				"threshold", render.Finite(limit), "op", string(op),
-				"value", known(p.Now), "value_text", bound(p.Now, p.Signal), "normal", known(p.Normal), "normal_text",
-				bound(p.Normal, p.Signal),
+				"value", numberOrNull(p.Now), "value_text", boundText(p.Now, p.Signal),
+				"normal", numberOrNull(p.Normal), "normal_text", boundText(p.Normal, p.Signal),
 				"quantile", render.OrNone(p.Signal.Quantile), // the points are interpolated in buckets
 				"evidence", fromEvidence, "lines", each(p.Lines, lineJSON),
 			})
@@ -98,7 +98,7 @@ func lineJSON(l *diagnose.Line) object {
 	return object{"name", l.Target, "points", points}
 }
 
-// gatewayJSON is what a gateway measured in its window, by the names of the signals.
+// gatewayJSON returns what a gateway measured in its window, by names of signals.
 func gatewayJSON(d *diagnose.Diagnosis) any {
 	gateway := d.Gateway()
 	if gateway < 0 {
@@ -187,7 +187,7 @@ func findingJSON(f *diagnose.Finding, o *Options) object {
 	}
 }
 
-// EvidenceJSON is evidence as in the JSON of a diagnosis.
+// EvidenceJSON returns evidence as in the JSON of a diagnosis.
 func EvidenceJSON(evidence []catalog.Evidence) any { return each(evidence, evidenceJSON) }
 
 func stepJSON(s *diagnose.Step) object {
@@ -212,29 +212,29 @@ func evidenceJSON(e *catalog.Evidence) object {
 	}
 	return object{
 		"signal", e.Signal.Name, "title", e.Signal.Title, "unit", string(e.Signal.Unit),
-		"value", known(e.Value), "value_bound", valueBound, "value_bucket", bucket(e.Value), "value_text",
-		bound(e.Value, e.Signal),
-		"value_reason", render.OrNone(e.Value.Reason), "baseline", known(e.Baseline), "baseline_bucket",
-		bucket(e.Baseline), "baseline_text", bound(e.Baseline, e.Signal),
+		"value", numberOrNull(e.Value), "value_bound", valueBound, "value_bucket", bucketJSON(e.Value), "value_text",
+		boundText(e.Value, e.Signal),
+		"value_reason", render.OrNone(e.Value.Reason), "baseline", numberOrNull(e.Baseline), "baseline_bucket",
+		bucketJSON(e.Baseline), "baseline_text", boundText(e.Baseline, e.Signal),
 		"threshold", render.Finite(e.Threshold), "threshold_name", e.Name, "threshold_source", e.Source, "op",
 		string(e.Op), "limit_text", limit, "holds", holds, "role", e.Role.String(),
 	}
 }
 
-// bucket are the bounds of the histogram's bucket that a percentile is in.
-func bucket(v indicator.Value) any {
+// bucketJSON returns the bounds of the histogram's bucket that holds a percentile.
+func bucketJSON(v indicator.Value) any {
 	if v.Bucket == (stat.Bucket{}) {
 		return render.None{}
 	}
 	return []any{render.Finite(v.Bucket.Low), render.Finite(v.Bucket.High)}
 }
 
-// bound is a value of which only a bucket or a bound is known.
-func bound(v indicator.Value, s *indicator.Signal) any {
+// boundText returns the text of a value of which only a bucket or a bound is known.
+func boundText(v indicator.Value, s *indicator.Signal) any {
 	return render.OrNone(indicator.FormatBound(v, s.Unit))
 }
 
-// FixesJSON is fixes as in the JSON of a diagnosis.
+// FixesJSON returns fixes as in the JSON of a diagnosis.
 func FixesJSON(fixes []catalog.Fix) any {
 	heads := catalog.Heads(fixes)
 	return each(fixes, func(f *catalog.Fix) object {
@@ -266,7 +266,7 @@ func predictedJSON(p *catalog.Prediction) any {
 		"effects", each(p.Effects, func(e *catalog.Effect) object {
 			return object{
 				"signal", e.Signal.Name, "title", e.Signal.Title, "unit", string(e.Signal.Unit), "measured",
-				known(e.Measured), "measured_text", bound(e.Measured, e.Signal),
+				numberOrNull(e.Measured), "measured_text", boundText(e.Measured, e.Signal),
 				"before", estimate(e.Before), "unchanged", estimate(e.Unchanged), "after", estimate(e.After),
 			}
 		}),
@@ -283,13 +283,13 @@ func targetJSON(d *diagnose.Diagnosis, t *diagnose.Target) object {
 		"name", t.Name, "dialect", t.Dialect.ID, "version", t.Version, "model", t.Labels["model_name"], "up",
 		isUp(d, t),
 		"judged", !slices.ContainsFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == t.Name }),
-		// of a server: starting, serving, slow, drained, lost; of a gateway: lost; "" where nothing tells
+		// starting, serving, slow, drained or lost; of a gateway only lost; "" if unknown
 		"state", string(t.Life),
 		"problem", t.Problem, "notes", listOrEmpty(t.Notes), "config", config,
 	}
 }
 
-// moment is RFC 3339 in UTC with milliseconds, or null where it is zero.
+// moment returns a time in RFC 3339 in UTC with milliseconds, or null for the zero time.
 func moment(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -301,12 +301,12 @@ func each[From, To any](in []From, convert func(*From) To) []To { return render.
 
 func listOrEmpty(in []string) []string { return append([]string{}, in...) }
 
-// some is a list that is left out where it is empty.
-func some(list []object) any {
+// listOrNone returns a list, or None if it is empty.
+func listOrNone(list []object) any {
 	if len(list) == 0 {
 		return render.None{}
 	}
 	return list
 }
 
-func known(v indicator.Value) any { return render.Finite(v.Or(math.NaN())) }
+func numberOrNull(v indicator.Value) any { return render.Finite(v.Or(math.NaN())) }

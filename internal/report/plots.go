@@ -13,44 +13,46 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Size of a figure in pixels: narrow, for a phone shows it at its natural size.
+// Size of a figure in pixels. A phone shows it at its natural size.
 const figureWidth, figureHeight = 420, 190
 
-// figures draws the plots of a verdict, and says what they show.
-func figures(d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding) (figs []render.Figure, over string) {
+// drawPlots draws the plots of a verdict. The legend explains all of them.
+func drawPlots(
+	d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding,
+) (figures []render.Figure, legend string) {
 	if len(v.Plots) == 0 {
 		return nil, ""
 	}
 	from, to := shownTime(d, v)
-	var shown []string
+	var targets []string
 	for i := range v.Plots {
 		p := &v.Plots[i]
-		c := chart(v, p, f)
+		c := newChart(v, p, f)
 		c.Range = [2]float64{render.Moment(from), render.Moment(to)}
-		figs = append(figs, render.Draw(caption(p, f), c))
+		figures = append(figures, render.Draw(captionOf(p, f), c))
 		for _, l := range p.Lines {
-			if name := render.Clean(l.Target); !slices.Contains(shown, name) {
-				shown = append(shown, name)
+			if name := render.Clean(l.Target); !slices.Contains(targets, name) {
+				targets = append(targets, name)
 			}
 		}
 	}
-	counted := ""
+	over, ofCounts := "", ""
 	for _, p := range v.Plots {
 		if p.Signal.Sums() {
-			counted = " (" + length(p.Over) + " for counts)"
+			ofCounts = " (" + formatLength(p.Over) + " for counts)"
 		} else {
-			over = length(p.Over)
+			over = formatLength(p.Over)
 		}
 	}
-	over = "Each point covers the " + over + " before it" + counted + "."
-	if len(shown) > 1 {
-		over += " Coloured: " + shown[0] + "; grey: " + render.And(shown[1:]) + "."
+	legend = "Each point covers the " + over + " before it" + ofCounts + "."
+	if len(targets) > 1 {
+		legend += " Coloured: " + targets[0] + "; grey: " + render.And(targets[1:]) + "."
 	}
-	over += " Grey band: judged window"
+	legend += " Grey band: judged window"
 	if v.Plots[0].Baseline.To.After(from) {
-		over += "; green band: baseline"
+		legend += "; green band: baseline"
 	}
-	return figs, over + "."
+	return figures, legend + "."
 }
 
 // shownTime returns the time that the plots of a verdict show.
@@ -71,11 +73,11 @@ func shownTime(d *diagnose.Diagnosis, v *diagnose.Verdict) (from, to time.Time) 
 	return from, to
 }
 
-// plotLimit returns the threshold for a plot: the threshold in the finding's evidence, otherwise the objective,
-// otherwise NaN.
+// plotLimit returns the threshold for a plot: that of the finding's evidence, or else the objective; NaN without
+// either.
 func plotLimit(p *diagnose.Plot, f *diagnose.Finding) (value float64, op catalog.Op, fromEvidence bool) {
 	if f != nil {
-		for _, e := range farthest(f.Evidence, false) {
+		for _, e := range dropRepeated(f.Evidence, false) {
 			if e.Signal == p.Signal && !math.IsNaN(e.Threshold) {
 				return e.Threshold, e.Op, true
 			}
@@ -84,7 +86,7 @@ func plotLimit(p *diagnose.Plot, f *diagnose.Finding) (value float64, op catalog
 	return p.Promised, catalog.GreaterThan, false
 }
 
-// limitText returns the limit of a plot and the text that shows it: NaN and "" where the plot has none.
+// limitText returns the threshold of a plot and its text; NaN and "" without one.
 func limitText(p *diagnose.Plot, f *diagnose.Finding) (float64, string) {
 	value, op, _ := plotLimit(p, f)
 	if math.IsNaN(value) {
@@ -93,7 +95,7 @@ func limitText(p *diagnose.Plot, f *diagnose.Finding) (float64, string) {
 	return value, op.Text(value, p.Signal.Unit)
 }
 
-func caption(p *diagnose.Plot, f *diagnose.Finding) string {
+func captionOf(p *diagnose.Plot, f *diagnose.Finding) string {
 	parts := []string{"no value now"}
 	if p.Now.OK {
 		parts[0] = "now " + indicator.Format(p.Now, p.Signal.Unit)
@@ -107,7 +109,7 @@ func caption(p *diagnose.Plot, f *diagnose.Finding) string {
 	return strings.Join(parts, " · ")
 }
 
-func chart(v *diagnose.Verdict, p *diagnose.Plot, f *diagnose.Finding) render.Chart {
+func newChart(v *diagnose.Verdict, p *diagnose.Plot, f *diagnose.Finding) render.Chart {
 	unit := p.Signal.Unit
 	c := render.Chart{
 		Title: p.Signal.Title, Width: figureWidth, Height: figureHeight, NoLegend: true, Clock: true,
@@ -121,11 +123,11 @@ func chart(v *diagnose.Verdict, p *diagnose.Plot, f *diagnose.Finding) render.Ch
 		c.Add(s)
 	}
 	for _, b := range []struct {
-		r           period.Period
+		period      period.Period
 		class, name string
 	}{{p.Baseline, "normal", "baseline"}, {p.Window, "window", "judged window"}} {
-		if !b.r.From.IsZero() {
-			from, to := render.Moment(b.r.From), render.Moment(b.r.To)
+		if !b.period.From.IsZero() {
+			from, to := render.Moment(b.period.From), render.Moment(b.period.To)
 			c.Bands = append(c.Bands, render.Band{From: from, To: to, Class: b.class, Name: b.name})
 		}
 	}

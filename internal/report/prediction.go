@@ -10,12 +10,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// headline are the quantities that a prediction is told by; JSON has all.
+// headline lists the quantities of a short prediction. The full text and JSON have all.
 var headline = []*indicator.Signal{indicator.TTFTP95, indicator.ITLMean, indicator.E2EMean,
 	indicator.GenerationTokenRate, indicator.Preemptions}
 
-// predictionLines words a fix's prediction: measured and simulated values, how well the simulation matches the
-// present, and caveats.
+// predictionLines describes a fix's prediction: measured and predicted values, the benefit, how well the simulation
+// reproduces the present, and caveats.
 func predictionLines(p *catalog.Prediction, verbose bool) []string {
 	switch {
 	case p == nil:
@@ -54,7 +54,7 @@ func predictionLines(p *catalog.Prediction, verbose bool) []string {
 	return lines
 }
 
-// benefitText compares a fix with no change, after which things may be worse than now.
+// benefitText compares a fix with no change, in which latencies may grow further.
 func benefitText(p *catalog.Prediction) string {
 	text := "Benefit over no change: " + estimated(p.Benefit, indicator.Times)
 	if e, ok := p.Effect(indicator.TTFTP95); ok {
@@ -64,7 +64,7 @@ func benefitText(p *catalog.Prediction) string {
 	return text
 }
 
-// effectText is one quantity's change.
+// effectText describes the change of one quantity.
 func effectText(e catalog.Effect) string {
 	from := indicator.FormatNumber(e.Before.Value, e.Signal.Unit)
 	if e.Measured.OK {
@@ -87,7 +87,7 @@ func predictionShort(p *catalog.Prediction) string {
 	if len(p.Caveats) > 0 {
 		var kinds []string
 		for _, c := range p.Caveats {
-			if kind, _, _ := strings.Cut(c, ": "); !slices.Contains(kinds, kind) { // its numbers are in the full text
+			if kind, _, _ := strings.Cut(c, ": "); !slices.Contains(kinds, kind) { // the full text has the numbers
 				kinds = append(kinds, kind)
 			}
 		}
@@ -104,7 +104,7 @@ func predictionBrief(p *catalog.Prediction) string {
 	return "predicted: " + feltText(p, false)
 }
 
-// feltText words what users will feel, with or without intervals.
+// feltText describes the predicted latencies that users feel, with or without intervals.
 func feltText(p *catalog.Prediction, intervals bool) string {
 	var parts []string
 	for _, s := range []*indicator.Signal{indicator.TTFTP95, indicator.E2EMean} {

@@ -1,12 +1,14 @@
-// Package report renders a diagnosis: as text for the person on call, as
-// Markdown for a ticket or a chat, and as JSON for programs.
+// Package report renders a diagnosis: as text for the person on call, as Markdown for a ticket or a chat, as a page,
+// and as JSON for programs.
 //
-// It renders the values that it is handed and decides nothing: it fetches no
-// readings, judges none, and performs no I/O but one write to the given writer.
-// The commands that diagnose call it.
+// Text without Options.Full is one screen (short.go). The full text, Markdown and the page are forms of one document
+// (document.go): the verdicts with their evidence and fixes, other models, what was ruled out or not checked, and the
+// basis. Both take their sentences and tables from sections.go, predictions from prediction.go, plots from plots.go.
+// json.go writes the JSON, whose fields docs/json.md describes.
 //
-// Names of targets, versions and labels come from foreign servers; control
-// characters in them never reach a terminal.
+// The package renders the values that it is given. It fetches no readings, judges none, and performs no I/O but one
+// write. Names of targets, versions and labels come from foreign servers; their control characters never reach a
+// terminal.
 package report
 
 import (
@@ -21,15 +23,14 @@ import (
 type Options struct {
 	render.Options      // used by Text only
 	Full           bool // every comparison, every check, every fix and the configuration
-	// Commands says that a command made the diagnosis, so that another one can tell more.
-	Commands bool
-	Runbooks docs.Runbooks
+	Commands       bool // end a screen with commands that show more
+	Runbooks       docs.Runbooks
 }
 
 // Text writes a diagnosis for a terminal: one screen or, if Full, everything. The first line is the answer.
 func Text(w io.Writer, d diagnose.Diagnosis, o Options) error {
 	if !o.Full {
-		return screen(&d, o).Text(w, o.Options, false)
+		return newScreen(&d, o).Text(w, o.Options, false)
 	}
 	return Plain(w, d, o)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// This file words the sections; document.go and short.go decide which of them are shown.
+// This file writes the sentences and tables; document.go and short.go decide which of them are shown.
 
 // fullVerdicts returns the verdicts with details, the leading one first: those of models with a firing finding or, if
 // nothing fires, the verdict for all models.
@@ -32,7 +32,7 @@ func fullVerdicts(d *diagnose.Diagnosis) []*diagnose.Verdict {
 	return out
 }
 
-// briefVerdicts lists the verdicts that a line each is enough for.
+// briefVerdicts returns the verdicts that get a line each: those of models without a firing finding.
 func briefVerdicts(d *diagnose.Diagnosis) []*diagnose.Verdict {
 	var out []*diagnose.Verdict
 	for i := range d.Verdicts {
@@ -50,13 +50,13 @@ func othersHead(d *diagnose.Diagnosis) string {
 	return "Other models"
 }
 
-// concernsModel reports whether a finding is of a verdict's model.
+// concernsModel reports whether a finding concerns a verdict's model. If nothing fires, the verdict is about all
+// models.
 func concernsModel(d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding) bool {
 	return d.Status != diagnose.Firing || f.Model == v.Model
 }
 
-// selected returns the findings of a verdict's model that keep says yes to, the lead
-// left out.
+// selected returns the findings of a verdict's model that satisfy keep, without the leading one.
 func selected(d *diagnose.Diagnosis, v *diagnose.Verdict, keep func(*diagnose.Finding) bool) []*diagnose.Finding {
 	var out []*diagnose.Finding
 	first := d.LeadingFinding(v)
@@ -76,12 +76,11 @@ func explained(f *diagnose.Finding) bool { return f.Status == diagnose.Firing &&
 func pending(f *diagnose.Finding) bool   { return f.Status == diagnose.Pending }
 func ruledOut(f *diagnose.Finding) bool  { return f.Status == diagnose.OK }
 
-// isBrief reports whether the diagnosis holds so little news that the report
-// should be as short: nobody reads twenty lines that say nothing.
+// isBrief reports whether the report should be short, because nothing fires.
 func isBrief(d *diagnose.Diagnosis) bool { return d.Status != diagnose.Firing }
 
-// confidence is the word for a number that is too rough to be printed as one.
-func confidence(c float64) string {
+// confidenceText returns a confidence in words: the number is too rough to be printed.
+func confidenceText(c float64) string {
 	switch {
 	case c >= 0.8:
 		return "high confidence"
@@ -91,19 +90,19 @@ func confidence(c float64) string {
 	return "low confidence"
 }
 
-// qualifier is what stands behind the verdict's name: how bad and how sure.
+// qualifier returns the text in parentheses after a verdict's name: severity and confidence.
 func qualifier(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 	var parts []string
 	if f := d.LeadingFinding(v); f != nil {
 		parts = append(parts, f.Severity.String())
 	}
 	if v.Confidence > 0 && v.ID != diagnose.InsufficientData && v.ID != diagnose.NotCertain {
-		parts = append(parts, confidence(v.Confidence))
+		parts = append(parts, confidenceText(v.Confidence))
 	}
 	return strings.Join(parts, ", ")
 }
 
-// nameOf is what people call a verdict; its id is for programs.
+// nameOf returns a verdict's name for people; programs use its id.
 func nameOf(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 	if f := d.LeadingFinding(v); f != nil {
 		return cmp.Or(f.Pathology.Name(), v.ID)
@@ -111,13 +110,12 @@ func nameOf(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 	return diagnose.NameOf(v.ID)
 }
 
-// summary is a verdict's sentence behind its name.
-func summary(v *diagnose.Verdict) string {
-	// as its name says
+// summarize returns the sentence after a verdict's name, without words that repeat the name.
+func summarize(v *diagnose.Verdict) string {
 	return render.Sentence(strings.TrimPrefix(strings.TrimPrefix(v.Summary, "Cannot tell: "), "Not certain yet: "))
 }
 
-// nameVerdict names a verdict, and its model where there are several.
+// nameVerdict returns a verdict's name with its qualifier and, if there are several models, its model.
 func nameVerdict(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 	out := nameOf(d, v)
 	if q := qualifier(d, v); q != "" {
@@ -126,8 +124,8 @@ func nameVerdict(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 	return out + ofModel(v)
 }
 
-// alsoSick names the models beside the leading one on which something fires.
-func alsoSick(d *diagnose.Diagnosis) string {
+// nameOtherFiring names the other models with firing findings; "" if there are none.
+func nameOtherFiring(d *diagnose.Diagnosis) string {
 	var parts []string
 	all := fullVerdicts(d)[1:]
 	for i, v := range all {
@@ -137,7 +135,7 @@ func alsoSick(d *diagnose.Diagnosis) string {
 		}
 		where := ofModel(v)
 		if where == "" {
-			where = " on " + names(v.Targets, false)
+			where = " on " + joinNames(v.Targets, false)
 		}
 		parts = append(parts, fmt.Sprintf("%s (%s)%s", v.ID, v.Severity, where))
 	}
@@ -147,23 +145,23 @@ func alsoSick(d *diagnose.Diagnosis) string {
 	return "Also firing, below: " + strings.Join(parts, ", ") + "."
 }
 
-// whereSince says on which targets, and since when.
+// whereSince says on which targets a verdict is, and since when.
 func whereSince(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string {
 	var parts []string
-	if on := names(v.Targets, verbose); on != "" {
+	if on := joinNames(v.Targets, verbose); on != "" {
 		parts = append(parts, "On "+on)
 	}
-	if hop := d.Hop(v); hop != "" && hop != string(engine.Serve) { // the server's name says it
+	if hop := d.Hop(v); hop != "" && hop != string(engine.Serve) {
 		parts = append(parts, "hop: "+hop)
 	}
 	if t := v.Since; !t.IsZero() {
-		ago := length(d.At.Sub(t))
-		since := "since " + clock(t, d.At) + ", " + ago + " ago"
+		ago := formatLength(d.At.Sub(t))
+		since := "since " + formatClock(t, d.At) + ", " + ago + " ago"
 		switch {
 		case v.SinceAtLeast:
 			since = "already there when watching began, " + ago + " ago"
 		case !t.Before(d.At):
-			since = "since " + clock(t, d.At)
+			since = "since " + formatClock(t, d.At)
 		}
 		if len(parts) == 0 {
 			since = strings.ToUpper(since[:1]) + since[1:]
@@ -173,7 +171,7 @@ func whereSince(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string
 	return render.Sentence(strings.Join(parts, ", "))
 }
 
-// objectivesLine explains a severity below the pathology's own.
+// objectivesLine explains why a finding is less severe than its pathology; "" if it is not.
 func objectivesLine(f *diagnose.Finding) string {
 	if f == nil || !f.Pathology.FollowsObjectives {
 		return ""
@@ -185,37 +183,33 @@ func objectivesLine(f *diagnose.Finding) string {
 	return fmt.Sprintf("Worse than normal, but within the objectives: %s, not %s.", f.Severity, all[len(all)-2])
 }
 
-// manyNames is how many targets a sentence bears.
-const manyNames = 3
+// maxNames bounds the targets in a sentence. One more is named rather than counted.
+const maxNames = 3
 
-func names(all []string, verbose bool) string {
+func joinNames(all []string, verbose bool) string {
 	all = each(all, func(s *string) string { return render.Clean(*s) })
-	if !verbose && len(all) > manyNames+1 {
-		all = append(all[:manyNames:manyNames], fmt.Sprintf("%d more", len(all)-manyNames))
+	if !verbose && len(all) > maxNames+1 {
+		all = append(all[:maxNames:maxNames], fmt.Sprintf("%d more", len(all)-maxNames))
 	}
 	return render.And(all)
 }
 
-// evidenceHead names the columns of EvidenceRows.
-var evidenceHead = []string{"signal", "now", "normal", "threshold"}
-
-// evidenceColumns are the columns of the evidence table. Thresholds are wrapped in a narrow terminal.
+// evidenceColumns returns the columns of EvidenceRows. Thresholds are wrapped on a narrow terminal.
 func evidenceColumns() []render.Column {
-	return render.Words(render.Columns(evidenceHead[0], evidenceHead[1:]...))
+	return render.Words(render.Columns("signal", "now", "normal", "threshold"))
 }
 
-// catalogSource is the source of a threshold that nobody set and nothing measured; it
-// goes without saying.
+// catalogSource is the source of a threshold that was neither set nor measured. It is not shown.
 const catalogSource = "default"
 
-// EvidenceRows lists what speaks for a finding, one row a signal: its title, value, normal value and threshold;
-// verbose, every comparison that was made.
+// EvidenceRows returns a row for each signal in the evidence of a finding: its title, value, normal value and
+// threshold. verbose returns a row for every comparison.
 func EvidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
 	var rows [][]string
-	for _, e := range farthest(evidence, verbose) {
+	for _, e := range dropRepeated(evidence, verbose) {
 		threshold := "none"
 		if !math.IsNaN(e.Threshold) {
-			threshold = limit(&e)
+			threshold = formatThreshold(&e)
 			if e.Source != catalogSource {
 				threshold += " (" + render.Clean(e.Source) + ")"
 			}
@@ -235,14 +229,14 @@ func EvidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
 	return rows
 }
 
-// limit writes a comparison's threshold beside the title of its signal.
-func limit(e *catalog.Evidence) string {
+// formatThreshold writes a comparison's threshold without words that the signal's title has.
+func formatThreshold(e *catalog.Evidence) string {
 	return e.Signal.Untitled(e.Op.Text(e.Threshold, e.Signal.Unit))
 }
 
-// farthest drops repeated comparisons and, unless all are wanted, comparisons that do not hold. If one signal passes
-// several thresholds, the farthest threshold stays.
-func farthest(evidence []catalog.Evidence, all bool) []catalog.Evidence {
+// dropRepeated drops repeated comparisons and, unless all are wanted, comparisons that do not hold. If one signal
+// passes several thresholds, the farthest threshold stays.
+func dropRepeated(evidence []catalog.Evidence, all bool) []catalog.Evidence {
 	var out []catalog.Evidence
 	for _, e := range evidence {
 		if !all && !e.Shown() {
@@ -262,54 +256,55 @@ func farthest(evidence []catalog.Evidence, all bool) []catalog.Evidence {
 	return out
 }
 
-// ruledOutLine says why a finding is not there, in numbers.
+// ruledOutLine says why a pathology was ruled out: the comparison that does not hold.
 func ruledOutLine(f *diagnose.Finding) string {
 	e := f.RuledOutBy
 	if e == nil {
 		return "conditions not met"
 	}
-	line := comparison(e)
+	line := formatComparison(e)
 	if e.Source == "baseline" && e.Baseline.OK {
 		line += fmt.Sprintf(" (normal %s)", e.Signal.Text(e.Baseline))
 	}
 	return render.Clean(line)
 }
 
-// comparison writes one that does not hold.
-func comparison(e *catalog.Evidence) string {
+// formatComparison writes a comparison that does not hold: "TTFT P95 0.2 s, not > 2 s".
+func formatComparison(e *catalog.Evidence) string {
 	line := e.Signal.Title + " " + e.Signal.Text(e.Value)
-	if bound := limit(e); !strings.HasSuffix(bound, " "+e.Signal.Text(e.Value)) { // they show different fields
-		line += ", not " + bound
+	if threshold := formatThreshold(e); !strings.HasSuffix(threshold, " "+e.Signal.Text(e.Value)) {
+		line += ", not " + threshold
 	}
 	return line
 }
 
-// summaryOf is one line on a finding that does not lead, with its targets where
-// there are several to choose from.
+// summaryOf returns a line on a finding that does not lead, with its targets if the diagnosis has several.
 func summaryOf(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 	s := cmp.Or(f.Summary, f.Pathology.Title)
 	if len(d.Targets) > 1 && len(f.Targets) > 0 {
-		s = strings.TrimSuffix(s, ".") + " (on " + names(f.Targets, false) + ")"
+		s = strings.TrimSuffix(s, ".") + " (on " + joinNames(f.Targets, false) + ")"
 	}
 	return render.Clean(s)
 }
 
-// otherLine is one line on a model of which there is little to tell.
+// otherLine returns a line on a model without a firing finding.
 func otherLine(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string {
-	line := render.Clean(nameVerdict(d, v) + ": " + summary(v))
+	line := render.Clean(nameVerdict(d, v) + ": " + summarize(v))
 	if slices.ContainsFunc(v.Targets, func(t string) bool { return strings.Contains(v.Summary, t) }) {
 		return line
 	}
 	return strings.TrimSpace(line + " " + whereSince(d, v, verbose))
 }
 
-// noticeable is the relative difference from which a factor is shown, and the
-// absolute one for ratios and, in seconds, for times.
-const noticeable, noticeableRatio, noticeableTime = 0.2, 0.05, 0.001
+// The differences from which on a factor is shown.
+const (
+	noticeable      = 0.2   // relative
+	noticeableRatio = 0.05  // absolute, of ratios
+	noticeableTime  = 0.001 // absolute, of times, in seconds
+)
 
-// changes describes what differs from the baseline: a sentence and a table, whose last two columns are the factor's
-// shares of the rise of mean TTFT and of the change of the output rate. The sentence is empty when there is nothing to
-// tell.
+// changes describes what differs from the baseline: a sentence, "" if nothing is known, and the rows of changeColumns.
+// The last two cells are the factor's shares of the rise of mean TTFT and of the change of the output rate.
 func changes(d *diagnose.Diagnosis, w *diagnose.Workload, verbose bool) (intro string, rows [][]string) {
 	if !w.Known {
 		return "", nil
@@ -344,7 +339,7 @@ func changes(d *diagnose.Diagnosis, w *diagnose.Workload, verbose bool) (intro s
 	return intro, rows
 }
 
-// changeColumns are the columns of the table of changes. The last ones leave a narrow terminal.
+// changeColumns returns the columns of changes. The last two leave a narrow terminal.
 func changeColumns() []render.Column {
 	columns := render.Columns("quantity", "normal → now", "change", "of TTFT's rise", "of output's change")
 	columns[3].Rank, columns[4].Rank = 2, 1
@@ -354,7 +349,7 @@ func changeColumns() []render.Column {
 // tellingShare is the smallest share of a change that is reported.
 const tellingShare = 0.05
 
-// nameTarget names the target of a comparison, where there are several.
+// nameTarget names the target of a comparison if the diagnosis has several.
 func nameTarget(d *diagnose.Diagnosis, w *diagnose.Workload) string {
 	if len(d.Targets) < 2 || w.Target == "" {
 		return ""
@@ -362,7 +357,7 @@ func nameTarget(d *diagnose.Diagnosis, w *diagnose.Workload) string {
 	return " on " + render.Clean(w.Target)
 }
 
-// ofModel names the model of a verdict, where there are several.
+// ofModel names the model of a verdict if the diagnosis has several.
 func ofModel(v *diagnose.Verdict) string {
 	if v.Model == "" {
 		return ""
@@ -372,7 +367,7 @@ func ofModel(v *diagnose.Verdict) string {
 
 func differs(f *diagnose.Factor) bool {
 	switch {
-	case ratio(f):
+	case isRatio(f):
 		return math.Abs(f.Value-f.Baseline) >= noticeableRatio
 	case f.Signal != nil && f.Signal.Unit == indicator.Seconds && math.Abs(f.Value-f.Baseline) < noticeableTime:
 		return false
@@ -380,9 +375,9 @@ func differs(f *diagnose.Factor) bool {
 	return math.Abs(f.Value-f.Baseline) >= noticeable*math.Abs(f.Baseline) && f.Value != f.Baseline
 }
 
-func ratio(f *diagnose.Factor) bool { return f.Signal != nil && f.Signal.Unit == indicator.Ratio }
+func isRatio(f *diagnose.Factor) bool { return f.Signal != nil && f.Signal.Unit == indicator.Ratio }
 
-// fromTo writes both values, the unit once where it is the same.
+// fromTo writes the baseline and the value, with their unit once if it is the same.
 func fromTo(f *diagnose.Factor) string {
 	unit := indicator.Count
 	if f.Signal != nil {
@@ -396,10 +391,10 @@ func fromTo(f *diagnose.Factor) string {
 	return from + " → " + to
 }
 
-// difference is relative, but for ratios, whose difference is in points.
+// difference writes the relative difference, or that of ratios in percentage points.
 func difference(f *diagnose.Factor) string {
 	switch {
-	case ratio(f):
+	case isRatio(f):
 		return fmt.Sprintf("%+.0f points", 100*(f.Value-f.Baseline))
 	case f.Baseline == 0:
 		return ""
@@ -423,8 +418,8 @@ type gapGroup struct {
 	hint         string
 }
 
-// gaps groups what could not be checked.
-func gaps(coverage []diagnose.Gap) []gapGroup {
+// groupGaps groups the pathologies that could not be checked.
+func groupGaps(coverage []diagnose.Gap) []gapGroup {
 	var groups []gapGroup
 	at := map[string]int{}
 	for _, g := range coverage {
@@ -445,7 +440,7 @@ func gaps(coverage []diagnose.Gap) []gapGroup {
 	return groups
 }
 
-// reasonOf is why an input is missing: diagnose writes "not exposed: METRIC" and "SIGNAL: reason".
+// reasonOf returns why an input is missing: diagnose writes "not exposed: METRIC" or "SIGNAL: reason".
 func reasonOf(missing *string) string {
 	input, reason, _ := strings.Cut(*missing, ": ")
 	if input == "not exposed" {
@@ -454,15 +449,14 @@ func reasonOf(missing *string) string {
 	return cmp.Or(reason, input)
 }
 
-// manyInputs is how many missing inputs a line bears.
-const manyInputs = 2
+// maxInputs bounds the missing inputs in a line. One more is named rather than counted.
+const maxInputs = 2
 
-// line writes the group as one paragraph; brief, without the inputs where the
-// hint says enough.
+// line writes the group as one paragraph. brief leaves out the inputs if there is a hint; verbose has all inputs.
 func (g *gapGroup) line(brief, verbose bool) string {
 	inputs := g.missing
-	if !verbose && len(inputs) > manyInputs+1 {
-		inputs = append(inputs[:manyInputs:manyInputs], fmt.Sprintf("%d more", len(inputs)-manyInputs))
+	if !verbose && len(inputs) > maxInputs+1 {
+		inputs = append(inputs[:maxInputs:maxInputs], fmt.Sprintf("%d more", len(inputs)-maxInputs))
 	}
 	line := strings.Join(g.ids, ", ")
 	if len(inputs) > 0 && !(brief && g.hint != "") {
@@ -474,8 +468,7 @@ func (g *gapGroup) line(brief, verbose bool) string {
 	return render.Sentence(line)
 }
 
-// commandLines returns a fix's command: the first line can be copied; the lines after it say what the command
-// replaces and what was omitted.
+// commandLines returns a fix's command, to copy, and lines that say what it replaces and which flags to remove.
 func commandLines(f *catalog.Fix, target string) []string {
 	var lines []string
 	if args := cmp.Or(f.Args(), strings.ReplaceAll(f.Command, "TARGET", address(target))); args != "" {
@@ -490,8 +483,7 @@ func commandLines(f *catalog.Fix, target string) []string {
 	return lines
 }
 
-// address is a target's name where it is a host and a port, and nothing that a shell
-// would take for more.
+// address returns a target's name if it is a host and a port without characters that a shell interprets, else "TARGET".
 func address(target string) string {
 	word := func(r rune) bool {
 		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(".-:[]", r))
@@ -502,8 +494,8 @@ func address(target string) string {
 	return "TARGET"
 }
 
-// tally counts the outcomes, for the reports that do not list them.
-func tally(d *diagnose.Diagnosis) string {
+// countOutcomes says how many pathologies were ruled out, are pending, or could not be checked.
+func countOutcomes(d *diagnose.Diagnosis) string {
 	count := map[diagnose.Status]int{}
 	for i := range d.Findings {
 		count[d.Findings[i].Status]++
@@ -521,12 +513,12 @@ func tally(d *diagnose.Diagnosis) string {
 	return fmt.Sprintf("Checked %s: %s.", render.Plural(len(d.Findings), "failure mode"), strings.Join(parts, ", "))
 }
 
-// footer says what the answer rests on, as pairs of a name and a text.
-func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
+// basisRows returns targets, configuration, window and baseline as pairs of a name and a text.
+func basisRows(d *diagnose.Diagnosis, verbose bool) [][2]string {
 	out := [][2]string{}
-	for n, t := range notable(d) {
-		if !verbose && len(d.Targets) > manyNames+1 && n == manyNames {
-			out = append(out, [2]string{"", fmt.Sprintf("and %d more targets", len(d.Targets)-manyNames)})
+	for n, t := range sortTargets(d) {
+		if !verbose && len(d.Targets) > maxNames+1 && n == maxNames {
+			out = append(out, [2]string{"", fmt.Sprintf("and %d more targets", len(d.Targets)-maxNames)})
 			break
 		}
 		out = append(out, [2]string{"", targetLine(d, t)})
@@ -548,45 +540,45 @@ func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 		out = append(out, config...)
 	}
 	if !d.Window.To.IsZero() {
-		out = append(out, [2]string{"window", span(d.Window, d.At)})
+		out = append(out, [2]string{"window", formatPeriod(d.Window, d.At)})
 	}
-	out = append(out, [2]string{"baseline", normal(d)})
+	out = append(out, [2]string{"baseline", describeBaseline(d)})
 	return out
 }
 
-// baselineWords say where a baseline comes from.
+// baselineWords describes the sources of baselines.
 var baselineWords = map[segments.BaselineSource]string{
 	segments.FromHistory:  "earlier samples",
 	segments.FromLifetime: "lifetime average, from its counters",
 	segments.FromFile:     "from --baseline",
 }
 
-// normal says what the diagnosis was compared with.
-func normal(d *diagnose.Diagnosis) string {
+// describeBaseline says what the diagnosis was compared with.
+func describeBaseline(d *diagnose.Diagnosis) string {
 	switch source := baselineSource(d); {
 	case source == segments.NoBaseline:
 		return "none: no past to compare with"
 	case d.Baseline.From.IsZero():
 		return baselineWords[source]
 	default:
-		return span(d.Baseline, d.At) + ", " + baselineWords[source]
+		return formatPeriod(d.Baseline, d.At) + ", " + baselineWords[source]
 	}
 }
 
-// notable lists the targets; those that are down or could not be judged come first.
-func notable(d *diagnose.Diagnosis) []*diagnose.Target {
+// sortTargets returns the targets, first those that are down or could not be judged.
+func sortTargets(d *diagnose.Diagnosis) []*diagnose.Target {
 	out := make([]*diagnose.Target, 0, len(d.Targets))
 	for i := range d.Targets {
 		out = append(out, &d.Targets[i])
 	}
-	well := func(t *diagnose.Target) int {
-		if !isUp(d, t) || slices.ContainsFunc(d.Unjudged,
-			func(u diagnose.Unjudged) bool { return u.Target == t.Name }) {
+	order := func(t *diagnose.Target) int {
+		isUnjudged := slices.ContainsFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == t.Name })
+		if !isUp(d, t) || isUnjudged {
 			return 0
 		}
 		return 1
 	}
-	slices.SortStableFunc(out, func(a, b *diagnose.Target) int { return well(a) - well(b) })
+	slices.SortStableFunc(out, func(a, b *diagnose.Target) int { return order(a) - order(b) })
 	return out
 }
 
@@ -633,17 +625,17 @@ func baselineSource(d *diagnose.Diagnosis) segments.BaselineSource {
 	return cmp.Or(d.Source, segments.NoBaseline)
 }
 
-// runbook is the address of the page on a pathology.
+// runbook returns the address of the page on a pathology.
 func (o *Options) runbook(p *catalog.Pathology) string {
 	return o.Runbooks.PageURL(p.ID)
 }
 
-func span(r period.Period, at time.Time) string {
-	return fmt.Sprintf("%s to %s (%s)", clock(r.From, at), clock(r.To, at), length(r.Length()))
+func formatPeriod(r period.Period, at time.Time) string {
+	return fmt.Sprintf("%s to %s (%s)", formatClock(r.From, at), formatClock(r.To, at), formatLength(r.Length()))
 }
 
-// clock writes a time in UTC, without the date on the day of the diagnosis.
-func clock(t, at time.Time) string {
+// formatClock writes a time in UTC, without the date if it is that of the diagnosis.
+func formatClock(t, at time.Time) string {
 	t, at = t.UTC(), at.UTC()
 	if t.Format(time.DateOnly) == at.Format(time.DateOnly) {
 		return t.Format("15:04:05") + " UTC"
@@ -651,4 +643,6 @@ func clock(t, at time.Time) string {
 	return t.Format("2006-01-02 15:04:05") + " UTC"
 }
 
-func length(d time.Duration) string { return indicator.FormatNumber(d.Seconds(), indicator.Seconds) }
+func formatLength(d time.Duration) string {
+	return indicator.FormatNumber(d.Seconds(), indicator.Seconds)
+}

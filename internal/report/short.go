@@ -12,7 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// How long parts of the first screen stay where there is no room for all; 0 stays.
+// Ranks of the parts of a screen: the lowest leaves first if there is no room for all. Parts of rank 0 stay.
 const (
 	rankVerify = iota + 1
 	rankBasis
@@ -25,11 +25,11 @@ const (
 	rankChain
 )
 
-const mostModels, mostRows = 5, 3
+const maxModels, maxRows = 5, 3
 
-// screen says what fits a screen: the verdict and what speaks against it, since when, the evidence that says
-// most, the first fix and its prediction, and what to ask next.
-func screen(d *diagnose.Diagnosis, o Options) *render.Document {
+// newScreen returns the parts that fit a screen: the verdict with its doubts and its time, the strongest evidence, the
+// first fix with its prediction, and the next command.
+func newScreen(d *diagnose.Diagnosis, o Options) *render.Document {
 	v, t := &d.Verdict, render.NewDocument("")
 	f := d.LeadingFinding(v)
 	say := func(rank, most int, title, text string) {
@@ -38,26 +38,26 @@ func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 		}
 		t.Rank(0)
 	}
-	t.Answer(style(d, v), nameVerdict(d, v), summary(v)).Most = 4
+	t.Answer(styleOf(d, v), nameVerdict(d, v), summarize(v)).Most = 4
 	say(0, 2, "", whereSince(d, v, false))
 	if f != nil {
 		say(rankChain, 4, "", f.Story())
 	}
 	rest := otherVerdicts(d)
-	if n := len(rest); n > mostModels {
+	if n := len(rest); n > maxModels {
 		say(0, 1, "", fmt.Sprintf("%d more models, the worst first:", n))
-		rest = rest[:mostModels-1]
+		rest = rest[:maxModels-1]
 	}
 	for i := range rest {
-		say(rankModel, 1, nameVerdict(d, &rest[i]), summary(&rest[i]))
+		say(rankModel, 1, nameVerdict(d, &rest[i]), summarize(&rest[i]))
 	}
-	say(0, 4, "Note", strings.Join(doubts(d, v), " "))
+	say(0, 4, "Note", strings.Join(listDoubts(d, v), " "))
 	also := each(selected(d, v, alsoFiring), func(f **diagnose.Finding) string {
 		return fmt.Sprintf("%s (%s)", (*f).Pathology.ID, (*f).Severity)
 	})
 	say(rankAlso, 1, "Also firing", render.Sentence(strings.Join(also, ", ")))
 	if f == nil && len(d.Findings) > 0 {
-		say(0, 2, "", tally(d))
+		say(0, 2, "", countOutcomes(d))
 	}
 	unchecked := ""
 	if n := len(d.Coverage); n > 0 && f != nil {
@@ -66,7 +66,7 @@ func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 	if baselineSource(d) == segments.NoBaseline {
 		say(rankBasis, 1, "", unchecked)
 	} else {
-		say(rankBasis, 2, "Normal", strings.TrimSpace(render.Sentence(normal(d))+" "+unchecked))
+		say(rankBasis, 2, "Normal", strings.TrimSpace(render.Sentence(describeBaseline(d))+" "+unchecked))
 	}
 	if f != nil && f.Story() == "" {
 		columns := evidenceColumns()
@@ -74,8 +74,8 @@ func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 			columns[0].Title += " on " + render.Clip(render.Clean(f.Targets[0]), 24)
 		}
 		t.Rank(rankEvidence)
-		t.Table(columns, EvidenceRows(strongest(f.Evidence, mostRows), false)).Ranks = []int{rankEvidence, rankRow,
-			rankRow}
+		table := t.Table(columns, EvidenceRows(chooseStrongest(f.Evidence, maxRows), false))
+		table.Ranks = []int{rankEvidence, rankRow, rankRow}
 		t.Rank(0)
 	}
 	if f != nil {
@@ -107,7 +107,7 @@ func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 	return t
 }
 
-// otherVerdicts returns the verdicts that the first line does not have, the worst first.
+// otherVerdicts returns the verdicts beside the one in the first line, the worst first.
 func otherVerdicts(d *diagnose.Diagnosis) []diagnose.Verdict {
 	switch {
 	case len(d.Verdicts) < 2:
@@ -118,8 +118,8 @@ func otherVerdicts(d *diagnose.Diagnosis) []diagnose.Verdict {
 	return d.Verdicts
 }
 
-// doubts are what speaks against a verdict, or bounds what it is worth.
-func doubts(d *diagnose.Diagnosis, v *diagnose.Verdict) []string {
+// listDoubts returns reasons not to trust a verdict, or not to act on it at once.
+func listDoubts(d *diagnose.Diagnosis, v *diagnose.Verdict) []string {
 	var out []string
 	add := func(s string) {
 		if s = render.Sentence(s); s != "" && !slices.Contains(out, s) {
@@ -140,7 +140,7 @@ func doubts(d *diagnose.Diagnosis, v *diagnose.Verdict) []string {
 	for i := range d.Targets {
 		t := &d.Targets[i]
 		if !isUp(d, t) && slices.Contains(v.Targets, t.Name) {
-			continue // that it is down is the verdict
+			continue // the verdict says that it is down
 		}
 		for _, n := range t.Notes {
 			add(t.Name + ": " + n)
@@ -149,18 +149,18 @@ func doubts(d *diagnose.Diagnosis, v *diagnose.Verdict) []string {
 	return out
 }
 
-// strongest chooses from what speaks for a finding: first what moved from its normal in
-// the direction of its threshold, each quantity once; and among it, what users feel.
-func strongest(evidence []catalog.Evidence, most int) []catalog.Evidence {
-	all := farthest(evidence, false)
+// chooseStrongest returns at most so many comparisons, in their order. It prefers a latency that users feel, then
+// signals that moved from normal, each quantity once, then further signals of these quantities, then the rest.
+func chooseStrongest(evidence []catalog.Evidence, most int) []catalog.Evidence {
+	all := dropRepeated(evidence, false)
 	felt := slices.IndexFunc(all, func(e catalog.Evidence) bool {
-		return moved(&e) && (sameQuantity(e.Signal, indicator.TTFTP50) || sameQuantity(e.Signal, indicator.ITLP50) ||
+		return hasMoved(&e) && (sameQuantity(e.Signal, indicator.TTFTP50) || sameQuantity(e.Signal, indicator.ITLP50) ||
 			sameQuantity(e.Signal, indicator.E2EMean))
 	})
 	var ranks [4][]int
 	for i := range all {
 		n := 1
-		if !moved(&all[i]) {
+		if !hasMoved(&all[i]) {
 			n = 3
 		} else if slices.ContainsFunc(all[:i],
 			func(o catalog.Evidence) bool { return sameQuantity(o.Signal, all[i].Signal) }) {
@@ -177,11 +177,12 @@ func strongest(evidence []catalog.Evidence, most int) []catalog.Evidence {
 	return each(order, func(i *int) catalog.Evidence { return all[*i] })
 }
 
-// moved reports whether a reading left its normal in the direction of its threshold, by a difference that people see.
-func moved(e *catalog.Evidence) bool {
-	const clearly = 1.05
-	return !e.Baseline.OK || e.Op == catalog.GreaterThan && e.Value.V > clearly*e.Baseline.V ||
-		e.Op == catalog.LessThan && clearly*e.Value.V < e.Baseline.V
+// hasMoved reports whether a reading differs from normal in the direction of its threshold, by more than 5 %. It is
+// true without a normal value.
+func hasMoved(e *catalog.Evidence) bool {
+	const factor = 1.05
+	return !e.Baseline.OK || e.Op == catalog.GreaterThan && e.Value.V > factor*e.Baseline.V ||
+		e.Op == catalog.LessThan && factor*e.Value.V < e.Baseline.V
 }
 
 // sameQuantity reports whether two signals are percentiles or means of one histogram.

@@ -6,8 +6,8 @@ var alertCondition = Check{
 	ID: "alert-condition", Severity: page,
 	Title: "a Grafana-managed alert whose condition decides nothing, or is rejected",
 	Doc: "The condition is the query itself, and every value except 0 fires; or it names no step; or a threshold is " +
-		"applied to a range of values without a reduce step. Query and threshold are checked as one expression, like any " +
-		"alert.",
+		"applied to a range of values without a reduce step. Query and threshold are checked as one expression, like " +
+		"any alert.",
 	look: onQuery(func(p *pass) {
 		switch m := p.Managed; {
 		case m == nil:
@@ -15,8 +15,8 @@ var alertCondition = Check{
 			p.report(p.whole(), "no query or expression has this letter: Grafana refuses the rule",
 				"name the one that decides")
 		case m.Unreduced:
-			p.report(p.whole(), "the threshold is applied to a range of values, and only one can be compared: Grafana fails "+
-				"with \"looks like time series data\"", "put a reduce before it, or make the query instant")
+			p.report(p.whole(), "the threshold is applied to a range of values, and only one can be compared: Grafana "+
+				"fails with \"looks like time series data\"", "put a reduce before it, or make the query instant")
 		case m.Direct && !decides(p.Tree):
 			p.report(p.whole(), "the condition is a query without a comparison: every value but 0 fires",
 				"name the letter of a threshold on it")

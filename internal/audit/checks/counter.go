@@ -46,7 +46,8 @@ var rawCounter = Check{
 			return
 		}
 		report := func(consequence string) {
-			p.report(v.PositionRange(), name+" counts since the server's start: "+consequence, "take its rate or increase")
+			why := name + " counts since the server's start: " + consequence
+			p.report(v.PositionRange(), why, "take its rate or increase")
 		}
 		for _, n := range slices.Backward(p.path) {
 			b, ok := n.(*parser.BinaryExpr)

@@ -11,9 +11,9 @@ import (
 
 var internalEvent = Check{
 	ID: "internal-event", Severity: info, Title: "an alert on an internal event that may affect no user",
-	Doc: "A full KV cache, waiting requests, preemptions or few tokens are normal at times: prefixes are kept until the " +
-		"blocks are needed, bursts queue for a moment, and an idle server generates nothing. The finding has a condition " +
-		"on what users feel.",
+	Doc: "A full KV cache, waiting requests, preemptions or few tokens are normal at times: prefixes are kept until " +
+		"the blocks are needed, bursts queue for a moment, and an idle server generates nothing. The finding has a " +
+		"condition on what users feel.",
 	look: onQuery(func(p *pass) {
 		b, ok := unparen(p.Tree).(*parser.BinaryExpr)
 		if !ok || p.Role != files.Alert || calls(b, trends...) {
@@ -51,9 +51,12 @@ type event struct {
 }
 
 const (
-	lateFirstTokens = "histogram_quantile(0.95, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m]))) > 2"
-	longQueueTime   = "histogram_quantile(0.95, sum by (le, model_name) (rate(vllm:request_queue_time_seconds_bucket[5m]))) > 1"
-	slowStreams     = "histogram_quantile(0.95, sum by (le, model_name) (rate(vllm:inter_token_latency_seconds_bucket[5m]))) > 0.1"
+	lateFirstTokens = "histogram_quantile(0.95, sum by (le, model_name) " +
+		"(rate(vllm:time_to_first_token_seconds_bucket[5m]))) > 2"
+	longQueueTime = "histogram_quantile(0.95, sum by (le, model_name) " +
+		"(rate(vllm:request_queue_time_seconds_bucket[5m]))) > 1"
+	slowStreams = "histogram_quantile(0.95, sum by (le, model_name) " +
+		"(rate(vllm:inter_token_latency_seconds_bucket[5m]))) > 0.1"
 )
 
 // events holds vLLM's, by metric.

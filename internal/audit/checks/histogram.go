@@ -112,10 +112,10 @@ var bucketEdge = Check{
 			q.family, formatShort(first))
 		switch {
 		case limit >= last && c.isAbove():
-			p.report(b.PositionRange(),
-				fmt.Sprintf("the buckets of %s end at %s: the percentile never reads more, and this never fires", q.family,
-					formatShort(last)),
-				fmt.Sprintf("compare with a bucket edge between %s and %s", formatShort(first), formatShort(last))).Severity = page
+			ends := fmt.Sprintf("the buckets of %s end at %s: the percentile never reads more, and this never fires",
+				q.family, formatShort(last))
+			fix := fmt.Sprintf("compare with a bucket edge between %s and %s", formatShort(first), formatShort(last))
+			p.report(b.PositionRange(), ends, fix).Severity = page
 		case limit < q.q*first && c.isAbove():
 			p.report(b.PositionRange(), begins+"the percentile reads at least "+formatShort(q.q*first)+
 				", however fast the server is, and this always fires", mean).Severity = page

@@ -14,8 +14,8 @@ import (
 
 var unknownLabel = Check{
 	ID: "unknown-label", Severity: page, Title: "the metric has no label of this name",
-	Doc: "`model` for `model_name`, `finish_reason` for `finished_reason`, or labels of other metrics: `model_name` on " +
-		"`cache_config_info`. A label that a scrape configuration may add is a doubt.",
+	Doc: "`model` for `model_name`, `finish_reason` for `finished_reason`, or labels of other metrics: `model_name` " +
+		"on `cache_config_info`. A label that a scrape configuration may add is a doubt.",
 	look: func(p *pass, n parser.Node) {
 		switch n := n.(type) {
 		case *parser.VectorSelector:

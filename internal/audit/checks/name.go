@@ -20,21 +20,22 @@ import (
 
 var unknownMetric = Check{
 	ID: "unknown-metric", Severity: page, Title: "no release has a metric of this name",
-	Doc: "A counter without `_total`, or a time without `_seconds`, is certain; any other name outside the catalogue of " +
-		"vLLM and SGLang is a doubt, because another program or a recording rule may create it.",
+	Doc: "A counter without `_total`, or a time without `_seconds`, is certain; any other name outside the catalogue " +
+		"of vLLM and SGLang is a doubt, because another program or a recording rule may create it.",
 	look: on(checkName),
 }
 
 var removedMetric = Check{
 	ID: "removed-metric", Severity: page, Title: "the metric was renamed or removed in the release that is served",
-	Doc: "Such as `gpu_cache_usage_perc`, which is `kv_cache_usage_perc` from 0.9.2 on. V0's ratios and throughputs have " +
-		"no successor: the finding says what to divide. For a server that is older than the removal, the finding gives the " +
-		"reason why *it* lacks the name.",
+	Doc: "Such as `gpu_cache_usage_perc`, which is `kv_cache_usage_perc` from 0.9.2 on. V0's ratios and throughputs " +
+		"have no successor: the finding says what to divide. For a server that is older than the removal, the " +
+		"finding gives the reason why *it* lacks the name.",
 }
 
 var notExposed = Check{
 	ID: "not-exposed", Severity: ticket, Title: "the metric exists, but these servers do not expose it",
-	Doc: "Another prefix (Ray Serve, KServe, stores without colons), a newer release, another engine, a feature that is off.",
+	Doc: "Another prefix (Ray Serve, KServe, stores without colons), a newer release, another engine, a feature that " +
+		"is off.",
 }
 
 var histogramName = Check{
@@ -87,11 +88,12 @@ func (p *pass) reportBareHistogram(v *parser.VectorSelector, f engine.Family) {
 	p.check = &histogramName
 	name := NameOf(v)
 	p.report(v.PositionRange(), name+" is a histogram: only "+name+"_bucket, _sum and _count exist",
-		"divide the rate of "+name+"_sum by that of "+name+"_count for a mean, or take histogram_quantile of "+name+"_bucket")
+		"divide the rate of "+name+"_sum by that of "+name+"_count for a mean, or take histogram_quantile of "+
+			name+"_bucket")
 }
 
-// ownerOf returns the title of the inference server, or of the program beside one, whose prefix a name has; "" for other
-// names.
+// ownerOf returns the title of the inference server, or of the program beside one, whose prefix a name has; "" for
+// other names.
 func ownerOf(name string) string {
 	if server, ok := dialect.OtherOf(name); ok {
 		return server.Title
@@ -105,8 +107,8 @@ func ownerOf(name string) string {
 	return ""
 }
 
-// hasAlternative reports whether the file also asks for a name that the servers expose: on the other side of an "or", or
-// for the present name in a query of the same panel. The selector is then for servers of another release.
+// hasAlternative reports whether the file also asks for a name that the servers expose: on the other side of an "or",
+// or for the present name in a query of the same panel. The selector is then for servers of another release.
 func (p *pass) hasAlternative(v *parser.VectorSelector) bool {
 	asksFor := func(e parser.Node, is func(name string) bool) bool {
 		return slices.ContainsFunc(Selectors(e), func(v *parser.VectorSelector) bool { return is(NameOf(v)) })
@@ -178,8 +180,8 @@ func (p *pass) reportUnknown(v *parser.VectorSelector) {
 	p.reportDoubt(v.PositionRange(), why, "a newer one, another program or a recording rule of another file may", fix)
 }
 
-// intendedName returns the series' name that is most similar to an unknown one; "" if none is similar. It is sure if the
-// two differ only in the ending of a counter or a time.
+// intendedName returns the series' name that is most similar to an unknown one; "" if none is similar. It is sure if
+// the two differ only in the ending of a counter or a time.
 func intendedName(name string) (intended string, sure bool) {
 	canonical, prefix := vllm.Canonical(name)
 	withPrefix := func(to string) string {

@@ -91,9 +91,9 @@ func constant(e parser.Expr) (value float64, ok bool) {
 // formatShort writes a number with at most six digits.
 func formatShort(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
-// typeOf returns the type and family of a series by its name, as the catalogue of engines or NVIDIA's list of fields has
-// it; a suffix alone proves nothing. The parts of a histogram are counters; its bare name is a histogram, though no
-// series has it. The type is "" for unknown names, names of recording rules, and _created.
+// typeOf returns the type and family of a series by its name, as the catalogue of engines or NVIDIA's list of fields
+// has it; a suffix alone proves nothing. The parts of a histogram are counters; its bare name is a histogram, though
+// no series has it. The type is "" for unknown names, names of recording rules, and _created.
 func (p *pass) typeOf(name string) (engine.Type, engine.Family) {
 	f, known := dialect.Known(name)
 	canonical, _ := vllm.Canonical(name)
@@ -189,7 +189,8 @@ var mirrored = map[parser.ItemType]parser.ItemType{
 	parser.EQLC: parser.EQLC, parser.NEQ: parser.NEQ,
 }
 
-// comparedWith takes a comparison with a number apart. ok is false for other expressions, and if the number is a variable.
+// comparedWith takes a comparison with a number apart. ok is false for other expressions, and if the number is a
+// variable.
 func (p *pass) comparedWith(b *parser.BinaryExpr) (c comparison, ok bool) {
 	if !b.Op.IsComparisonOperator() {
 		return c, false

@@ -9,8 +9,8 @@ import (
 var scalingWrong = Check{
 	ID: "scaling-wrong", Severity: ticket,
 	Title: "an autoscaler on a metric that does not show whether another replica would help",
-	Doc: "A compute-bound server may be saturated with a third of its KV cache in use: KV usage alone adds no replica. " +
-		"GPU utilization is 100 % with one request: it alone adds replicas while all are nearly idle.",
+	Doc: "A compute-bound server may be saturated with a third of its KV cache in use: KV usage alone adds no " +
+		"replica. GPU utilization is 100 % with one request: it alone adds replicas while all are nearly idle.",
 	look: onQuery(func(p *pass) {
 		const fix = "scale on the requests in flight: sixty generate autoscaling"
 		if p.Role != files.Scaler || !p.AllPrometheus {
@@ -38,8 +38,8 @@ var scalingWrong = Check{
 				"--max-num-seqs or prefill have KV cache left, and no replica is added",
 				"it is right if these servers run out of KV cache first", fix)
 		case allAmong("DCGM_FI_DEV_GPU_UTIL"):
-			p.report(p.whole(), "it scales on GPU utilization alone, which is 100 % with a single request: replicas are added "+
-				"while all are nearly idle", fix)
+			p.report(p.whole(), "it scales on GPU utilization alone, which is 100 % with a single request: replicas "+
+				"are added while all are nearly idle", fix)
 		}
 	}),
 }

@@ -89,8 +89,8 @@ func (s *Surface) AddTarget(d dialect.Dialect, model, instance string) {
 // Exposes reports whether some server exposes a series of this name.
 func (s *Surface) Exposes(name string) bool { return s.names[name] }
 
-// EdgesOf returns the finite bucket edges of a histogram, ascending; nil if they are not known. Edges that were not read
-// from servers are those of vLLM's release.
+// EdgesOf returns the finite bucket edges of a histogram, ascending; nil if they are not known. Edges that were not
+// read from servers are those of vLLM's release.
 func (s *Surface) EdgesOf(family string) []Edge {
 	out := slices.Clone(s.edges[family])
 	if len(out) == 0 {

@@ -45,8 +45,8 @@ var targetLabels = []string{
 	"hostname", "Hostname", "node", "container_id", "server",
 }
 
-// isOperand reports whether the present node is an operand of a difference or a quotient of vectors, such as a mean that
-// divides a sum by a count.
+// isOperand reports whether the present node is an operand of a difference or a quotient of vectors, such as a mean
+// that divides a sum by a count.
 func (p *pass) isOperand() bool {
 	return slices.ContainsFunc(p.path, func(n parser.Node) bool {
 		b, ok := n.(*parser.BinaryExpr)

@@ -115,8 +115,8 @@ func Read(name string, data []byte) (*Document, error) {
 	}
 	if !slices.ContainsFunc(d.Queries, func(q *Query) bool { return q.Role != InVariable }) {
 		return nil, hint.With(fmt.Errorf("%s: %w in it", name, ErrUnrelated),
-			"give groups of rules, a PrometheusRule, VMRule or ScaledObject, or a dashboard as Grafana or Perses exports "+
-				"it; take the file out of a ConfigMap: kubectl get configmap NAME -o jsonpath='{.data.FILE}'")
+			"give groups of rules, a PrometheusRule, VMRule or ScaledObject, or a dashboard as Grafana or Perses "+
+				"exports it; take the file out of a ConfigMap: kubectl get configmap NAME -o jsonpath='{.data.FILE}'")
 	}
 	return d, nil
 }
@@ -199,8 +199,8 @@ func str(n *yaml.Node, keys ...string) string {
 	return n.Value
 }
 
-// walk adds the queries below a node: those of "groups", panels, variables and scaled objects at any depth. panel is the
-// title of the surrounding panel, nil outside of panels.
+// walk adds the queries below a node: those of "groups", panels, variables and scaled objects at any depth. panel is
+// the title of the surrounding panel, nil outside of panels.
 func (d *Document) walk(n *yaml.Node, panel *string) (err error) {
 	if n.Kind == yaml.SequenceNode {
 		for _, item := range n.Content {

@@ -59,8 +59,8 @@ func (d *Document) Rename(all []Rename) *Document {
 	return out
 }
 
-// replaceName replaces a name in the text by which a file writes an expression, perhaps quoted and with escapes. The name
-// occurs in both equally often and in the same order; expr tells which occurrences are whole words.
+// replaceName replaces a name in the text by which a file writes an expression, perhaps quoted and with escapes. The
+// name occurs in both equally often and in the same order; expr tells which occurrences are whole words.
 func replaceName(text, expr, name, to string) string {
 	var out strings.Builder
 	for at := 0; ; {

@@ -7,8 +7,9 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// A managedRule is an alert that Grafana manages. Its condition names a threshold on a query: the two together are the
-// expression of an alert (https://grafana.com/docs/grafana/latest/alerting/fundamentals/alert-rules/queries-conditions/).
+// A managedRule is an alert that Grafana manages. Its condition names a threshold on a query: the two together are
+// the expression of an alert
+// (https://grafana.com/docs/grafana/latest/alerting/fundamentals/alert-rules/queries-conditions/).
 type managedRule struct {
 	Title, Condition string
 	Data             []step
@@ -40,8 +41,8 @@ type ManagedAlert struct {
 	op, limit string // the comparison of the threshold, in PromQL; "" if the query has none
 }
 
-// addTo adds the queries of the rule to a document. A query with a threshold becomes an alert with the comparison in its
-// expression; others count as panels.
+// addTo adds the queries of the rule to a document. A query with a threshold becomes an alert with the comparison in
+// its expression; others count as panels.
 func (r managedRule) addTo(d *Document, runbook string) {
 	steps := map[string]step{}
 	for _, s := range r.Data {
@@ -66,8 +67,8 @@ func (r managedRule) addTo(d *Document, runbook string) {
 // comparisons maps Grafana's thresholds to PromQL. within_range and outside_range have no single operator.
 var comparisons = map[string]string{"gt": ">", "lt": "<", "gte": ">=", "lte": "<=", "eq": "==", "ne": "!="}
 
-// readThreshold walks the steps from the condition to a query. If they are one threshold on it, perhaps with a reduce or
-// resample step between, it sets the comparison, and whether the query's values are reduced to one.
+// readThreshold walks the steps from the condition to a query. If they are one threshold on it, perhaps with a reduce
+// or resample step between, it sets the comparison, and whether the query's values are reduced to one.
 func (m *ManagedAlert) readThreshold(steps map[string]step, query, condition string) {
 	model := steps[query].Model
 	reduced := model.Instant && !model.Range

@@ -27,7 +27,8 @@ func hasExtension(path string) bool {
 	return slices.Contains(extensions, strings.ToLower(filepath.Ext(path)))
 }
 
-// Paths are the files and directories that a user named. A file's content decides what it is, not the flag that names it.
+// Paths are the files and directories that a user named. A file's content decides what it is, not the flag that names
+// it.
 type Paths struct {
 	Named         []string
 	SkipUnrelated bool // files without rules or dashboards, and templates, are no error even if no other file is left
@@ -138,8 +139,8 @@ func expand(path string) ([]string, error) {
 	return out, err
 }
 
-// Audit judges the files and the rules of the deployment's Prometheus server. fix first repairs the files on disk. ignore
-// lists IDs of checks.
+// Audit judges the files and the rules of the deployment's Prometheus server. fix first repairs the files on disk.
+// ignore lists IDs of checks.
 func (d *Deployment) Audit(read Reading, fix bool, ignore ...string) (*audit.Report, error) {
 	r := &audit.Report{Surface: d.Surface, Errors: read.Errors}
 	docs := slices.Concat(read.Docs, d.Rules)

@@ -1,8 +1,8 @@
 // Package surface does the I/O of an audit: it reads what servers expose, and the files to audit.
 //
-// A Deployment is read from metrics pages, a recording, or a Prometheus server with its rules (surface.go), or derived
-// from dialects if no server can be reached. Paths reads the files, and Deployment.Audit joins both into a report, after
-// it has repaired the files if asked (files.go). The judgements are in packages audit and checks.
+// A Deployment is read from metrics pages, a recording, or a Prometheus server with its rules (surface.go), or
+// derived from dialects if no server can be reached. Paths reads the files, and Deployment.Audit joins both into a
+// report, after it has repaired the files if asked (files.go). The judgements are in packages audit and checks.
 package surface
 
 import (
@@ -48,8 +48,8 @@ func ForDialects(ids ...string) (d *Deployment, err error) {
 	return d, err
 }
 
-// Read reads what servers expose: one scrape of each URL, or the samples of a recording or a Prometheus server at a time
-// in the syntax of source.Span. With an error, the deployment has Notes alone.
+// Read reads what servers expose: one scrape of each URL, or the samples of a recording or a Prometheus server at a
+// time in the syntax of source.Span. With an error, the deployment has Notes alone.
 func Read(ctx context.Context, spec source.Spec, when string) (d *Deployment, err error) {
 	d = &Deployment{}
 	q, err := source.Open(ctx, spec)

@@ -1,6 +1,9 @@
-// Package command is what the verbs of a command line share: values of flags from closed
-// sets, help that fits the terminal, and an error with a way out for every word that there
-// is not. It knows no verb.
+// Package command holds what the verbs of the command line share. It knows no verb.
+//
+// A Vocabulary is applied once to the tree of cobra commands. It gives each command its texts from files, lays out
+// help (help.go), restricts flags to their values (values.go), and turns unknown or removed commands and flags into
+// errors with a hint. Run executes the tree and returns the exit code (exit.go); interrupt.go ends it on Ctrl-C.
+// Output has the flags for the form of an answer and writes it (output.go).
 package command
 
 import (
@@ -19,22 +22,22 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// A Vocabulary says what all commands have in common.
+// A Vocabulary holds what all commands have in common.
 type Vocabulary struct {
-	Values  map[string]Values // by flag name; a command's own win
-	Last    []string          // flags that help lists behind the others
-	Texts   fs.FS             // what is said of commands, in files of the directory help; see describe and readRemoved
-	Options render.Options    // how help is rendered
+	Values  map[string]Values // of flags, by name; a command's own have precedence
+	Last    []string          // flags that help lists after the others
+	Texts   fs.FS             // texts of commands, in the directory help; see describe and readRemoved
+	Options render.Options    // of help
 
 	pages   *template.Template // of help
-	removed map[string]string  // what to use in place of what was, by the words of the command line; see readRemoved
+	removed map[string]string  // advice in place of removed commands and flags; see readRemoved
 }
 
-// keepOrder lists commands in the order in which they were added. The setting is the whole program's,
-// so it is written once: tests build trees of commands side by side.
+// keepOrder makes cobra list commands in the order in which they were added. The setting is global, and tests build
+// trees of commands concurrently, so it is written once.
 var keepOrder = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
 
-// Apply makes a tree of commands speak the vocabulary.
+// Apply applies the vocabulary to a tree of commands.
 func (v *Vocabulary) Apply(root *cobra.Command) {
 	keepOrder()
 	v.readRemoved()
@@ -54,7 +57,7 @@ func (v *Vocabulary) Apply(root *cobra.Command) {
 
 // prepare applies the vocabulary to a command and those below it.
 func (v *Vocabulary) prepare(c *cobra.Command) {
-	if c.Short == "" { // cobra's own have words
+	if c.Short == "" { // cobra's own commands have texts
 		v.describe(c)
 	}
 	c.InitDefaultHelpFlag()
@@ -67,8 +70,8 @@ func (v *Vocabulary) prepare(c *cobra.Command) {
 	}
 }
 
-// describe gives a command its words, from the Markdown file of its name: below the line of use stand a sentence,
-// examples, which are indented, and what else there is to know.
+// describe sets a command's texts from the Markdown file of its name: the line of use, a sentence, indented examples,
+// and the long description.
 func (v *Vocabulary) describe(c *cobra.Command) {
 	content, err := fs.ReadFile(v.Texts, "help/"+strings.ReplaceAll(c.CommandPath(), " ", "-")+".md")
 	if err != nil {
@@ -85,9 +88,9 @@ func (v *Vocabulary) describe(c *cobra.Command) {
 	c.Long = rest
 }
 
-// readRemoved reads what to use in place of the commands and flags that were. A line has the words of the command line
-// ("sixty VERB [COMMAND]", "sixty VERB [COMMAND] --FLAG" or, of values that are no longer one of a few,
-// "sixty VERB [COMMAND] --FLAG VALUE"), a colon and the advice.
+// readRemoved reads help/removed.txt: removed commands, flags and values of flags, with advice. A line has the words
+// of the command line, a colon and the advice. The words are "sixty VERB [COMMAND]", followed by "--FLAG" for a flag
+// and by "--FLAG VALUE" for any value that a flag refuses.
 func (v *Vocabulary) readRemoved() {
 	content, err := fs.ReadFile(v.Texts, "help/removed.txt")
 	if err != nil {
@@ -95,31 +98,30 @@ func (v *Vocabulary) readRemoved() {
 	}
 	v.removed = map[string]string{}
 	for line := range strings.Lines(string(content)) {
-		words, instead, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		v.removed[words] = instead
+		words, advice, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		v.removed[words] = advice
 	}
 }
 
-// checkArguments makes a command answer arguments that it cannot take with an error
-// that carries the nearest names. A command that only groups others prints its help
-// when it is called without any.
+// checkArguments refuses arguments that look like a command, and those that the command's own check refuses, with a
+// hint. A command that only groups others prints its help if it is called without arguments.
 func (v *Vocabulary) checkArguments(c *cobra.Command) {
-	groups := c.HasSubCommands() && (!c.Runnable() || c.Name() == "completion")
-	if groups {
+	isGroup := c.HasSubCommands() && (!c.Runnable() || c.Name() == "completion")
+	if isGroup {
 		c.RunE = func(c *cobra.Command, _ []string) error {
 			return v.pages.ExecuteTemplate(c.OutOrStdout(), "first", c)
 		}
 	}
-	c.SuggestionsMinimumDistance = 1 // two letters are most of a short word
+	c.SuggestionsMinimumDistance = 1 // letters that may differ: verbs are short
 	check := c.Args
 	c.Args = func(c *cobra.Command, args []string) error {
-		meansCommand := func(word string) bool { // and no address or path
+		isLikeCommand := func(word string) bool { // but not an address or a path
 			return !strings.ContainsAny(word, "./:=") && len(c.SuggestionsFor(word)) > 0
 		}
-		if len(args) > 0 && (groups || v.removed[c.CommandPath()+" "+args[0]] != "" || meansCommand(args[0])) {
+		if len(args) > 0 && (isGroup || v.removed[c.CommandPath()+" "+args[0]] != "" || isLikeCommand(args[0])) {
 			return v.unknownCommand(c, args[0])
 		}
-		if groups || check == nil {
+		if isGroup || check == nil {
 			return nil
 		}
 		if err := check(c, args); err != nil {
@@ -129,21 +131,22 @@ func (v *Vocabulary) checkArguments(c *cobra.Command) {
 	}
 }
 
+// unknownCommand returns the error for a command that does not exist below c.
 func (v *Vocabulary) unknownCommand(c *cobra.Command, name string) error {
-	if instead := v.removed[c.CommandPath()+" "+name]; instead != "" {
-		return hint.With(fmt.Errorf("%s %s was removed", c.CommandPath(), name), instead)
+	if advice := v.removed[c.CommandPath()+" "+name]; advice != "" {
+		return hint.With(fmt.Errorf("%s %s was removed", c.CommandPath(), name), advice)
 	}
 	err := fmt.Errorf("unknown command %q for %q", name, c.CommandPath())
 	return hint.With(err, suggest(c, c.CommandPath()+" ", c.SuggestionsFor(name)))
 }
 
-// explainFlag adds a way out to pflag's errors: the nearest flags, or the successor of what was removed.
+// explainFlag adds a hint to pflag's errors: the nearest flags, or the advice for a removed flag.
 func (v *Vocabulary) explainFlag(c *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) && strings.HasPrefix(invalid.Unwrap().Error(), "--") { // it names the flag itself
 		err = invalid.Unwrap()
-		if instead := v.removed[c.CommandPath()+" --"+invalid.GetFlag().Name+" VALUE"]; instead != "" {
-			err = hint.With(err, instead)
+		if advice := v.removed[c.CommandPath()+" --"+invalid.GetFlag().Name+" VALUE"]; advice != "" {
+			err = hint.With(err, advice)
 		}
 		return err
 	}
@@ -152,22 +155,22 @@ func (v *Vocabulary) explainFlag(c *cobra.Command, err error) error {
 		return hint.Or(err, c.CommandPath()+" --help")
 	}
 	name := unknown.GetSpecifiedName()
-	if instead := v.removed[c.CommandPath()+" --"+name]; instead != "" {
-		return hint.With(fmt.Errorf("--%s of %s was removed", name, c.CommandPath()), instead)
+	if advice := v.removed[c.CommandPath()+" --"+name]; advice != "" {
+		return hint.With(fmt.Errorf("--%s of %s was removed", name, c.CommandPath()), advice)
 	}
 	var names []string
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden && len(name) > 1 { // any short flag is like any other
+		if !f.Hidden && len(name) > 1 { // one letter resembles every other
 			names = append(names, f.Name)
 		}
 	})
 	return hint.With(err, suggest(c, "--", hint.Nearest(synonym.Translate(name), names)))
 }
 
-// suggest returns a hint: the nearest names, each after prefix, or the command's help if no name is near.
-func suggest(c *cobra.Command, before string, near []string) string {
+// suggest returns a hint: the nearest names, each after a prefix, or the command's help if no name is near.
+func suggest(c *cobra.Command, prefix string, near []string) string {
 	if len(near) == 0 {
 		return c.CommandPath() + " --help"
 	}
-	return "did you mean " + before + strings.Join(near, ", or "+before) + "?"
+	return "did you mean " + prefix + strings.Join(near, ", or "+prefix) + "?"
 }

@@ -18,20 +18,20 @@ import (
 // Exit codes.
 const (
 	ExitOK          = 0   // nothing found, or done
-	ExitFound       = 1   // something was found, or is an assertion or objective failed
+	ExitFound       = 1   // something was found, or an assertion or objective failed
 	ExitCannotCheck = 2   // bad input, unreachable, no data, too little time
-	ExitNotCertain  = 3   // somebody may be hurt, and it is too early to say how
+	ExitNotCertain  = 3   // users may be affected, and it is too early to say how
 	ExitInterrupted = 130 // by Ctrl-C or SIGTERM, even after printing results
 )
 
-// Ends of a command that did its work and printed the result.
+// Errors of commands that did their work and printed the result. They decide the exit code alone.
 var (
-	ErrFound      = errors.New("found")       // something
-	ErrCannotTell = errors.New("cannot tell") // whether there is something
-	ErrNotCertain = errors.New("not certain") // yet
+	ErrFound      = errors.New("found")
+	ErrCannotTell = errors.New("cannot tell")
+	ErrNotCertain = errors.New("not certain")
 )
 
-// Run runs a command line and returns the process's exit code.
+// Run executes a tree of commands, prints its error and returns the process's exit code.
 func Run(root *cobra.Command) int {
 	stderr := root.ErrOrStderr()
 	ctx, in := withInterrupts(context.Background(), func() {
@@ -42,7 +42,7 @@ func Run(root *cobra.Command) int {
 	printed := err == nil || errors.Is(err, ErrFound) || errors.Is(err, ErrCannotTell) || errors.Is(err, ErrNotCertain)
 	stopped := errors.Is(err, ErrInterrupted) || errors.Is(err, context.Canceled)
 	switch {
-	case err == nil && ctx.Err() == nil, ctx.Err() != nil && in.usual.Load() && (err == nil || stopped):
+	case err == nil && ctx.Err() == nil, ctx.Err() != nil && in.isNormalEnd.Load() && (err == nil || stopped):
 		return ExitOK
 	case ctx.Err() != nil:
 		switch {
@@ -50,7 +50,7 @@ func Run(root *cobra.Command) int {
 		case stopped:
 			PrintError(stderr, ErrInterrupted)
 		default:
-			PrintError(stderr, fmt.Errorf("%w: %v", ErrInterrupted, err)) //nolint:errorlint // without its way out
+			PrintError(stderr, fmt.Errorf("%w: %v", ErrInterrupted, err)) //nolint:errorlint // without its hint
 		}
 		return ExitInterrupted
 	case errors.Is(err, ErrFound):
@@ -63,7 +63,7 @@ func Run(root *cobra.Command) int {
 	return ExitCannotCheck
 }
 
-// PrintError prints an error, and the way out that it carries.
+// PrintError prints an error and its hint.
 func PrintError(w io.Writer, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = hint.Or(err, "check the path")
@@ -74,17 +74,17 @@ func PrintError(w io.Writer, err error) {
 	}
 }
 
-// writeLabelled writes a line behind what it is: within a terminal's width, and elsewhere as the one
-// line that programs look for.
-func writeLabelled(w io.Writer, what, s string) {
+// writeLabelled writes a text after a label: wrapped on a terminal, elsewhere on one line, which programs can search
+// for.
+func writeLabelled(w io.Writer, label, s string) {
 	t := render.NewText(Terminal(w, "never"))
 	if !IsTerminal(w) {
-		t.Line(what + s)
+		t.Line(label + s)
 		s = ""
 	}
 	for line := range strings.Lines(s) {
-		t.Paragraph(what, strings.Repeat(" ", len(what)), strings.TrimSuffix(line, "\n"))
-		what = strings.Repeat(" ", len(what))
+		t.Paragraph(label, strings.Repeat(" ", len(label)), strings.TrimSuffix(line, "\n"))
+		label = strings.Repeat(" ", len(label))
 	}
-	_, _ = t.WriteTo(w) // there is nobody left to tell
+	_, _ = t.WriteTo(w) // stderr: an error could not be reported
 }

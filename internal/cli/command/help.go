@@ -15,8 +15,10 @@ import (
 //go:embed help.tmpl
 var helpTemplate string
 
-// few is how many values of a flag help lists, and fewFlags how many lines a first screen has of the names of flags.
-const few, fewFlags = 8, 5
+const (
+	maxValues    = 8 // help lists the values of a flag if there are at most so many
+	maxFlagLines = 5 // lines with the names of flags on the first screen
+)
 
 // layHelp lays out help for the terminal's width. -h prints one screen: what a command does, its usage, examples, and
 // the names of its flags. --help and "help COMMAND" print everything.
@@ -26,7 +28,7 @@ func (v *Vocabulary) layHelp(root *cobra.Command) {
 		fn(t)
 		return strings.TrimRight(t.String(), "\n")
 	}
-	// cobra's own functions are one map of the whole program
+	// cobra's own template functions are global, so help has a template of its own.
 	v.pages = template.Must(template.New("").Funcs(template.FuncMap{
 		"flags": func(c *cobra.Command) string {
 			return strings.TrimRight(v.flags(c).FlagUsagesWrapped(render.NewText(v.Options).Width()), "\n")
@@ -52,7 +54,7 @@ func (v *Vocabulary) layHelp(root *cobra.Command) {
 	})
 }
 
-// flags returns a command's flags in the order of help. Their usage lists the values, where these are few.
+// flags returns a command's flags in the order of help. Their usage lists the values if there are at most maxValues.
 func (v *Vocabulary) flags(c *cobra.Command) *pflag.FlagSet {
 	out := pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)
 	out.SortFlags = false
@@ -61,12 +63,12 @@ func (v *Vocabulary) flags(c *cobra.Command) *pflag.FlagSet {
 			if slices.Contains(v.Last, f.Name) != last || f.Hidden {
 				return
 			}
-			of, ok := f.Value.(*choice)
-			if names := Names(f); ok && !of.Open && len(names) <= few && !strings.Contains(f.Usage, names[0]) {
+			c, ok := f.Value.(*choice)
+			if names := Names(f); ok && !c.Open && len(names) <= maxValues && !strings.Contains(f.Usage, names[0]) {
 				f.Usage += ": " + strings.Join(names, ", ")
 			}
 			if f.DefValue == "[]" || strings.Contains(f.Usage, "(default") {
-				f.DefValue = emptyDefault(f.Value) // the usage says it, or there is none
+				f.DefValue = emptyDefault(f.Value) // pflag must not print it: it is empty, or the usage has it
 			}
 			out.AddFlag(f)
 		})
@@ -74,7 +76,7 @@ func (v *Vocabulary) flags(c *cobra.Command) *pflag.FlagSet {
 	return out
 }
 
-// emptyDefault returns the default for which pflag prints nothing: each kind of value has another one.
+// emptyDefault returns the default that pflag does not print, which depends on the type of the value.
 func emptyDefault(v pflag.Value) string {
 	if _, ok := v.(pflag.SliceValue); ok {
 		return "[]"
@@ -94,7 +96,7 @@ func (v *Vocabulary) layFlagNames(t *render.Text, c *cobra.Command) {
 		}
 	})
 	if len(names) > 0 {
-		t.Brief(fewFlags, "Flags: ", "  ", strings.Join(names, ", "))
+		t.Brief(maxFlagLines, "Flags: ", "  ", strings.Join(names, ", "))
 	}
 }
 

@@ -10,31 +10,30 @@ import (
 	"time"
 )
 
-// ErrInterrupted is the cause of a context that ctrl-C or SIGTERM ended.
+// ErrInterrupted is the cause of a context that Ctrl-C or SIGTERM ended.
 var ErrInterrupted = errors.New("interrupted")
 
-// grace is how long after an interrupt a command may still say what it has and
-// remove its temporary files. Then the process ends whatever it does.
+// grace is how long after an interrupt a command may still print results and remove its temporary files. Then the
+// process ends.
 const grace = 750 * time.Millisecond
 
-// echo is how long after an interrupt another one is the same one: programs that run this one (timeout, npm, uvx)
-// pass on what the terminal sends to it as well.
+// echo is how long after an interrupt another one counts as the same: programs that run this one (timeout, npm, uvx)
+// pass on the signal that the terminal sends to both.
 const echo = 100 * time.Millisecond
 
-// interrupts ends commands on ctrl-C and SIGTERM: the first cancels the
-// command's context, and a second one, or the end of the grace, the process.
+// interrupts ends commands on Ctrl-C and SIGTERM. The first signal cancels the command's context; a second one, or the
+// end of the grace period, ends the process.
 type interrupts struct {
 	cancel context.CancelCauseFunc
 	exit   func() // ends the process
 
-	saving atomic.Bool // see Saving
-	usual  atomic.Bool // see EndsWhenInterrupted
+	saving      atomic.Bool // see Saving
+	isNormalEnd atomic.Bool // see EndsWhenInterrupted
 }
 
 type interruptsKey struct{}
 
-// withInterrupts returns a context that an interrupt cancels, for the life of
-// the process.
+// withInterrupts returns a context that an interrupt cancels. It watches for signals until the process ends.
 func withInterrupts(parent context.Context, exit func()) (context.Context, *interrupts) {
 	in := &interrupts{exit: exit}
 	ctx, cancel := context.WithCancelCause(context.WithValue(parent, interruptsKey{}, in))
@@ -48,11 +47,11 @@ func withInterrupts(parent context.Context, exit func()) (context.Context, *inte
 func (in *interrupts) watch(signals <-chan os.Signal) {
 	<-signals
 	in.cancel(ErrInterrupted)
-	for heard := time.After(echo); heard != nil; {
+	for echoEnds := time.After(echo); echoEnds != nil; {
 		select {
 		case <-signals:
-		case <-heard:
-			heard = nil
+		case <-echoEnds:
+			echoEnds = nil
 		}
 	}
 	select {
@@ -68,7 +67,7 @@ func (in *interrupts) watch(signals <-chan os.Signal) {
 // EndsWhenInterrupted marks that an interrupt is the normal way to end the command, with exit code 0.
 func EndsWhenInterrupted(ctx context.Context) {
 	if in, ok := ctx.Value(interruptsKey{}).(*interrupts); ok {
-		in.usual.Store(true)
+		in.isNormalEnd.Store(true)
 	}
 }
 

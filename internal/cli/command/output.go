@@ -16,11 +16,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Output says in what form a verb answers, and where.
+// Output has the flags for the form and the place of a verb's answer.
 type Output struct {
-	Format, File, Color string
+	Format, File, Color string // File is "" for standard output
 	Full                bool
-	formats             []string
+	formats             []string // of the verb, the default first
 }
 
 // AddFlags adds --output with the verb's formats, the usual one first, --out and --color.
@@ -33,9 +33,9 @@ func (f *Output) AddFlags(s *pflag.FlagSet, formats ...string) {
 	s.StringVar(&f.Color, "color", "auto", "colours")
 }
 
-// AddOut adds --out, the path of an answer, which is none of the formats.
-func AddOut(s *pflag.FlagSet, to *string, what string, formats []string) {
-	s.Func("out", what, func(text string) error {
+// AddOut adds --out, the path of an answer. It refuses the name of a format, which people write by mistake.
+func AddOut(s *pflag.FlagSet, to *string, usage string, formats []string) {
+	s.Func("out", usage, func(text string) error {
 		if slices.Contains(formats, text) {
 			return hint.With(fmt.Errorf("--out %s: this is a format, not a file", text), "-o "+text)
 		}
@@ -46,23 +46,22 @@ func AddOut(s *pflag.FlagSet, to *string, what string, formats []string) {
 	})
 }
 
-// AddFull adds --full for a verb that tells only the first things without it.
-func (f *Output) AddFull(s *pflag.FlagSet, what string) {
-	s.BoolVarP(&f.Full, "full", "v", false, what)
+// AddFull adds --full, for a verb whose answer is otherwise one screen.
+func (f *Output) AddFull(s *pflag.FlagSet, usage string) {
+	s.BoolVarP(&f.Full, "full", "v", false, usage)
 }
 
-// Form returns the requested form of the answer, or else the form of the file's extension.
+// Form returns the requested format or, if that is the default, the format of the file's extension.
 func (f *Output) Form() string {
-	ending := map[string]string{".json": "json", ".html": "html",
-		".md": "markdown"}[strings.ToLower(filepath.Ext(f.File))]
-	if f.Format == f.formats[0] && slices.Contains(f.formats, ending) {
-		return ending
+	byExtension := map[string]string{".json": "json", ".html": "html", ".md": "markdown"}
+	form := byExtension[strings.ToLower(filepath.Ext(f.File))]
+	if f.Format == f.formats[0] && slices.Contains(f.formats, form) {
+		return form
 	}
 	return f.Format
 }
 
-// Write writes the answer to the requested place. It returns fn's error after the answer is written, or without
-// writing if there is no answer.
+// Write writes what fn writes to the requested place. A file appears only if fn succeeds.
 func (f *Output) Write(stdout io.Writer, fn func(w io.Writer, o render.Options) error) error {
 	if f.File == "" {
 		return fn(stdout, Terminal(stdout, f.Color))
@@ -70,7 +69,7 @@ func (f *Output) Write(stdout io.Writer, fn func(w io.Writer, o render.Options) 
 	return fileio.Write(f.File, func(w io.Writer) error { return fn(w, Terminal(w, f.Color)) })
 }
 
-// Report writes a document where and in the form that was asked for; as JSON it is a value.
+// Report writes a document in the requested form to the requested place. The form JSON gets value instead.
 func (f *Output) Report(stdout io.Writer, d *render.Document, value any) error {
 	return f.Write(stdout, func(w io.Writer, o render.Options) error {
 		switch f.Form() {
@@ -85,14 +84,14 @@ func (f *Output) Report(stdout io.Writer, d *render.Document, value any) error {
 	})
 }
 
-// Progress is one line on a terminal that is written over; elsewhere it is nothing.
+// Progress is one line on a terminal that is overwritten. On other writers it shows nothing.
 type Progress struct {
-	On    bool
+	On    bool // the writer is a terminal
 	w     io.Writer
 	width int
 }
 
-// NewProgress makes the line of a writer.
+// NewProgress returns the line of a writer.
 func NewProgress(w io.Writer) *Progress {
 	return &Progress{w: w, On: IsTerminal(w), width: render.NewText(Terminal(w, "never")).Width()}
 }
@@ -130,9 +129,8 @@ func Notes(w io.Writer, list []string) {
 	}
 }
 
-// Terminal says how text is laid out on a writer: as wide as the terminal that it
-// is, in colour there unless the user said otherwise; color is auto, always or
-// never.
+// Terminal returns the layout of text on a writer: the width of a terminal, and whether there are colours. color is
+// auto, always or never; auto means on terminals, unless the environment forbids it.
 func Terminal(w io.Writer, color string) render.Options {
 	o := render.Options{Color: color == "always"}
 	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {

@@ -12,29 +12,29 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// Values are what a flag may be set to.
+// Values are the names that a flag can be set to.
 type Values struct {
-	Names func() []string // asked for when they are needed
-	Open  bool            // there are others, such as names of files
+	Names func() []string // called when they are needed
+	Open  bool            // other values are allowed too, such as names of files
 }
 
-// Closed are the values that a flag can have, and no other.
+// Closed returns Values that allow the names alone.
 func Closed(names ...string) Values { return Values{Names: func() []string { return names }} }
 
-// A choice is a flag's value that is one of some names. It takes them in any case, and with underscores for dashes.
+// A choice is a flag's value with Values. It accepts names in any case, and with underscores for dashes.
 type choice struct {
 	pflag.Value
 	flag string
 	Values
 }
 
-// SetValues sets what a command's flag may be, instead of the vocabulary's.
-func SetValues(s *pflag.FlagSet, flag string, of Values) {
+// SetValues sets the values of a command's flag. They have precedence over the vocabulary's.
+func SetValues(s *pflag.FlagSet, flag string, values Values) {
 	f := s.Lookup(flag)
-	f.Value = &choice{f.Value, flag, of}
+	f.Value = &choice{f.Value, flag, values}
 }
 
-// Names are the values of a flag that is one of some names; none for other flags.
+// Names returns the names that a flag can be set to; nil for flags without Values.
 func Names(f *pflag.Flag) []string {
 	if c, ok := f.Value.(*choice); ok {
 		return c.Names()
@@ -58,23 +58,23 @@ func (v *choice) Set(text string) error {
 	return v.Value.Set(strings.Join(parts, ","))
 }
 
-// restrict gives the flags of a command the vocabulary's values, and shells all that there are.
+// restrict gives the flags of a command the vocabulary's values, and registers all values for shell completion.
 func (v *Vocabulary) restrict(c *cobra.Command) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if of, ok := v.Values[f.Name]; ok && Names(f) == nil {
-			SetValues(c.Flags(), f.Name, of)
+		if values, ok := v.Values[f.Name]; ok && Names(f) == nil {
+			SetValues(c.Flags(), f.Name, values)
 		}
-		of, ok := f.Value.(*choice)
+		chosen, ok := f.Value.(*choice)
 		if !ok {
 			return
 		}
 		directive := cobra.ShellCompDirectiveNoFileComp
-		if of.Open {
+		if chosen.Open {
 			directive = cobra.ShellCompDirectiveDefault
 		}
-		_ = c.RegisterFlagCompletionFunc(f.Name, // the flag has none before
+		_ = c.RegisterFlagCompletionFunc(f.Name, // fails only if the flag has a function already
 			func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-				return of.Names(), directive
+				return chosen.Names(), directive
 			})
 	})
 }

@@ -1,11 +1,11 @@
 // Package dashboard defines the contents of sixty's dashboards: which signals share a panel, their units, thresholds
 // and explanations, and the links to runbooks. Packages grafana and perses below it render them for the two programs.
 //
-// The layout (layout.go) is data: a dashboard has rows, a row has panels, a panel has queries, and a query is a signal at
-// a level. The level says what one line stands for: a model, a replica, a GPU. A builder compiles queries to PromQL
-// through [dialect.Deployment], with the variables of the dashboards as matchers. While an expression is a syntax tree, a
-// mark stands for the range of rates, because "$__rate_interval" is no PromQL. Titles, descriptions, and reasons for
-// empty panels come from the signals.
+// The layout (layout.go) is data: a dashboard has rows, a row has panels, a panel has queries, and a query is a
+// signal at a level. The level says what one line stands for: a model, a replica, a GPU. A builder compiles queries
+// to PromQL through [dialect.Deployment], with the variables of the dashboards as matchers. While an expression is a
+// syntax tree, a mark stands for the range of rates, because "$__rate_interval" is no PromQL. Titles, descriptions,
+// and reasons for empty panels come from the signals.
 //
 // Alerts and bookmarks link to panels by number, so numbers are never reused. The package performs no I/O.
 package dashboard

@@ -90,8 +90,8 @@ func (b *builder) describePanel(p panel, built Panel, alerting, supporting []*ca
 	return strings.Join(append(paragraphs, "Empty? "+built.NoData), "\n\n")
 }
 
-// explainNoData says why a panel may be empty: how to get the metric of its first signal with a hint, or that there were
-// no requests.
+// explainNoData says why a panel may be empty: how to get the metric of its first signal with a hint, or that there
+// were no requests.
 func explainNoData(p panel) string {
 	if p.noData != "" {
 		return "No data because " + p.noData + "."

@@ -11,8 +11,8 @@ import (
 )
 
 // IDs of panels are never reused, because alerts and bookmarks link to them. An ID has three digits: the first is the
-// dashboard's, and those of rows end in 0. Panels of several signals are declared here; a panel of a single signal may be
-// declared with the signal (indicator.Panel).
+// dashboard's, and those of rows end in 0. Panels of several signals are declared here; a panel of a single signal
+// may be declared with the signal (indicator.Panel).
 
 // layouts returns the dashboards in the order in which somebody on call opens them. A period adds the panels of its
 // error budgets.

@@ -1,8 +1,8 @@
 // Package history reads cases: small, hand-written histories of metrics that show a pathology, nearly show it, or lack
 // its data. Tests of the catalogue diagnose them, and unit tests of generated alert rules are made from them.
 //
-// A Case is parsed from lines (Open, Parse, Add), may be slowed down (Stretch), and is evaluated to Series, one value for
-// each scrape. Outages are applied last.
+// A Case is parsed from lines (Open, Parse, Add), may be slowed down (Stretch), and is evaluated to Series, one value
+// for each scrape. Outages are applied last.
 //
 // A file starts with comments that say what it shows. Lines of these forms follow; scrapes are counted from 0:
 //
@@ -45,8 +45,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
-// usual holds the healthy server and the healthy gateway that cases begin with. $ stands for the number of scrapes after
-// the first.
+// usual holds the healthy server and the healthy gateway that cases begin with. $ stands for the number of scrapes
+// after the first.
 //
 //go:embed healthy.txt gateway.txt
 var usual embed.FS

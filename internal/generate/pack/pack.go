@@ -1,8 +1,8 @@
 // Package pack combines the generated files for one deployment: rules with their Alertmanager files and tests (Rules),
 // Dashboards, Runbooks, Baselines, and Everything at once. The packages beside it render each kind.
 //
-// Its Config extends generate.RulesConfig by the output format and the objectives' period. It is pure; package cli reads
-// the inputs and writes the files.
+// Its Config extends generate.RulesConfig by the output format and the objectives' period. It is pure; package cli
+// reads the inputs and writes the files.
 package pack
 
 import (

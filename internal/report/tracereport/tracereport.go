@@ -1,4 +1,5 @@
-// Package tracereport writes where the time of one request went. It fetches nothing.
+// Package tracereport renders where the time of one request went: a trace.Report as a document. It fetches and judges
+// nothing.
 package tracereport
 
 import (
@@ -11,10 +12,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/trace"
 )
 
-// cells is how wide the picture of a row is.
-const cells = 16
+// barCells is the width of a bar in the timeline, in columns of a terminal.
+const barCells = 16
 
-// Document reports a request's time: the answer, the timeline beside normal times, and the servers at that moment.
+// Document returns the answer, the timeline with normal times, and the state of the servers at that time.
 func Document(r *trace.Report) *render.Document {
 	d := render.NewDocument("Request " + r.ID)
 	d.More = "all steps and the source of each normal value"
@@ -29,9 +30,9 @@ func Document(r *trace.Report) *render.Document {
 		style, head = render.Bad, "failed, "+head
 	}
 	d.Answer(style, head, r.Summary).Most = 3
-	d.Paragraph("", subject(r)).Most = 2
+	d.Paragraph("", identify(r)).Most = 2
 	d.Rank(2)
-	rows, ranks := timeline(r)
+	rows, ranks := timelineRows(r)
 	columns := render.Columns("hop", "at", "took", "normal", "")
 	columns = append(columns[:1:1], append([]render.Column{{Title: "phase", Left: true}}, columns[1:]...)...)
 	columns[len(columns)-1].Left = true
@@ -44,7 +45,7 @@ func Document(r *trace.Report) *render.Document {
 		}
 		d.Item("At "+r.At.Format("15:04:05"), render.Sentence(text)).Most = 2
 	}
-	if s := state(r); s != "" {
+	if s := describeServers(r); s != "" {
 		d.Item("Server", s).Most = 2
 	}
 	d.Rank(1)
@@ -52,20 +53,21 @@ func Document(r *trace.Report) *render.Document {
 		d.Item("Note", render.Sentence(n)).Most = 2
 	}
 	d.Rank(0)
-	next(d, r)
+	addNextCommand(d, r)
 	d.ShowIn(render.Details)
 	if len(r.Rows) > 0 {
 		d.Section("Normal values", "")
 	}
 	for i := range r.Rows {
 		if row := &r.Rows[i]; row.Normal != nil {
-			d.List(fmt.Sprintf("%s, %s: %s (%s)", hop(row), row.Phase, render.Seconds(*row.Normal), row.From))
+			d.List(fmt.Sprintf("%s, %s: %s (%s)", nameHop(row), row.Phase, render.Seconds(*row.Normal), row.From))
 		}
 	}
 	return d
 }
 
-func subject(r *trace.Report) string {
+// identify returns the ids, the model, the tokens and the time of the request.
+func identify(r *trace.Report) string {
 	parts := []string{"trace " + r.ID}
 	if r.Request != "" {
 		parts = append(parts, "request "+r.Request)
@@ -79,15 +81,16 @@ func subject(r *trace.Report) string {
 	return strings.Join(append(parts, "began "+r.Began.Format("2006-01-02 15:04:05 UTC")), " · ")
 }
 
-func hop(row *trace.Row) string {
+func nameHop(row *trace.Row) string {
 	if row.Instance != "" {
 		return row.Hop + " " + row.Instance
 	}
 	return row.Hop
 }
 
-// timeline has a row for each hop and phase, in order of time. Rows of little weight leave a short screen first.
-func timeline(r *trace.Report) (rows [][]string, ranks []int) {
+// timelineRows returns a row for each hop and phase, in order of time, and their ranks. Rows below a hundredth of the
+// time leave a short screen first.
+func timelineRows(r *trace.Report) (rows [][]string, ranks []int) {
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		normal := "unknown"
@@ -96,7 +99,7 @@ func timeline(r *trace.Report) (rows [][]string, ranks []int) {
 		}
 		rows = append(rows, []string{
 			render.Cut(row.Hop, 22), string(row.Phase), render.Seconds(row.BeginS), render.Seconds(row.TookS), normal,
-			bar(row, r.TookS),
+			drawBar(row, r.TookS),
 		})
 		rank := 1
 		if row.TookS > r.TookS/100 {
@@ -107,16 +110,18 @@ func timeline(r *trace.Report) (rows [][]string, ranks []int) {
 	return rows, ranks
 }
 
-// bar is when a row was, of the whole time.
-func bar(row *trace.Row, whole float64) string {
+// drawBar draws the part of the whole time, in seconds, that a row takes.
+func drawBar(row *trace.Row, whole float64) string {
 	if whole <= 0 {
 		return ""
 	}
-	from := min(int(row.BeginS/whole*cells), cells-1)
-	return strings.Repeat("·", from) + strings.Repeat("█", min(max(1, int(row.TookS/whole*cells+0.5)), cells-from))
+	from := min(int(row.BeginS/whole*barCells), barCells-1)
+	length := min(max(1, int(row.TookS/whole*barCells+0.5)), barCells-from)
+	return strings.Repeat("·", from) + strings.Repeat("█", length)
 }
 
-func state(r *trace.Report) string {
+// describeServers returns the quantities of the servers, each server's name once.
+func describeServers(r *trace.Report) string {
 	var parts []string
 	name := ""
 	for _, q := range r.State {
@@ -132,7 +137,7 @@ func state(r *trace.Report) string {
 	return strings.Join(parts, ", ")
 }
 
-// runbooks are what to read next where no verdict says it.
+// runbooks holds the runbook for each phase, for requests without a verdict on the servers.
 var runbooks = map[trace.Phase]string{
 	trace.Queue: "saturation", trace.Prefill: "slow-prefill", trace.Decode: "slow-decode",
 	trace.Transfer:      "kv-transfer-slow",
@@ -140,7 +145,8 @@ var runbooks = map[trace.Phase]string{
 	trace.Forwarding: "slow-outside-engine", trace.Other: "slow-outside-engine",
 }
 
-func next(d *render.Document, r *trace.Report) {
+// addNextCommand adds the command that shows the runbook of the verdict or, for a slow request, of the slowest phase.
+func addNextCommand(d *render.Document, r *trace.Report) {
 	switch {
 	case r.Verdict != nil && r.Verdict.Severity != "":
 		d.Command("sixty explain " + r.Verdict.ID)

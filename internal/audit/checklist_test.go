@@ -16,7 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// seen returns the surface of a dialect as if servers of it had been looked at.
+// seen returns the surface of a dialect as if it had been read from servers, with further metrics.
 func seen(t *testing.T, id string, beside ...string) *checks.Surface {
 	t.Helper()
 	s, err := checks.SurfaceOf(id)
@@ -28,7 +28,7 @@ func seen(t *testing.T, id string, beside ...string) *checks.Surface {
 	return s
 }
 
-// rulesOf is a file of rules that was read.
+// rulesOf parses a file of rules.
 func rulesOf(t *testing.T, name, text string) *files.Document {
 	t.Helper()
 	d, err := files.Read(name, []byte(text))

@@ -22,9 +22,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/load/campaign"
 )
 
-// makeBelieve serves a simulated vLLM with a GPU exporter until the test ends, and
-// returns their addresses.
-func makeBelieve(t *testing.T, args ...string) (server, exporter string) {
+// serveSimulated runs sixty simulate --serve, with a GPU exporter, until the test ends. It returns the two addresses.
+func serveSimulated(t *testing.T, args ...string) (server, exporter string) {
 	t.Helper()
 	var out outputtest.Buffer
 	root := newRoot(&out, &out)
@@ -65,7 +64,7 @@ func TestBenchLaysTheServersMetricsBesideAndDiagnoses(t *testing.T) {
 	}
 	t.Parallel()
 	// A cache of 4,000 tokens holds few of the second step's requests at a time.
-	url, exporter := makeBelieve(t, "--engine-args", "--num-gpu-blocks-override 250 --max-model-len 2048")
+	url, exporter := serveSimulated(t, "--engine-args", "--num-gpu-blocks-override 250 --max-model-len 2048")
 	res := benchResult(t, url, "--metrics", "auto,"+exporter, "--rate", "steps:2,25:12s", "--prompt-tokens", "300", "--output-tokens", "300", "--request-timeout", "10s")
 	if len(res.Server.Series) < 20 || res.Server.Missed > 2 || len(res.Server.Notes) > 0 {
 		t.Fatalf("%d points, %d missed, notes %q", len(res.Server.Series), res.Server.Missed, res.Server.Notes)
@@ -96,7 +95,7 @@ func TestBenchBaselineHoldsTheServersOwnSignals(t *testing.T) {
 		t.Skip("takes half a minute of real time")
 	}
 	t.Parallel()
-	url, _ := makeBelieve(t)
+	url, _ := serveSimulated(t)
 	file := filepath.Join(t.TempDir(), "baseline.json")
 	args := []string{"bench", url, "--rate", "8", "--duration", "25s", "--prompt-tokens", "200", "--output-tokens", "40", "--save-baseline", file}
 	if _, errs, err := sixty(t, args...); errors.Is(err, campaign.ErrSpoiled) || err != nil && strings.Contains(err.Error(), "distorted") {
@@ -133,7 +132,7 @@ func TestBenchTakesTheWorkloadFromAServer(t *testing.T) {
 		t.Skip("takes half a minute of real time")
 	}
 	t.Parallel()
-	prod, _ := makeBelieve(t)
+	prod, _ := serveSimulated(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -153,7 +152,7 @@ func TestBenchTakesTheWorkloadFromAServer(t *testing.T) {
 	if _, errs, err := sixty(t, "record", prod, "--duration", "16s", "--out", recording); err != nil {
 		t.Fatalf("record: %v\n%s", err, errs)
 	}
-	test, _ := makeBelieve(t)
+	test, _ := serveSimulated(t)
 	res := benchResult(t, test, "--metrics", "none", "--workload-from", recording, "--requests", "60")
 	if res.Tokens.PromptAsked < 360 || res.Tokens.PromptAsked > 440 || res.Tokens.OutputAsked < 26 || res.Tokens.OutputAsked > 34 {
 		t.Errorf("prompts of %.0f and answers of %.0f tokens, want about 400 and 30", res.Tokens.PromptAsked, res.Tokens.OutputAsked)

@@ -18,8 +18,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/load/campaign"
 )
 
-// imitated serves a simulated vLLM until the test ends.
-func imitated(t *testing.T) string {
+// startFleet serves a simulated vLLM in this process until the test ends, and returns its address.
+func startFleet(t *testing.T) string {
 	t.Helper()
 	f, err := fleet.Start(fleet.Config{})
 	must.Succeed(t, err)
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestBenchWritesEveryKindOfResult(t *testing.T) {
-	url := imitated(t)
+	url := startFleet(t)
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	// The generator may be spoiled on a busy machine: that is its own test.
@@ -71,7 +71,7 @@ func TestBenchWritesEveryKindOfResult(t *testing.T) {
 }
 
 func TestBenchExitCodes(t *testing.T) {
-	url := imitated(t)
+	url := startFleet(t)
 	if _, errs, err := sixty(t, "bench", url, "--concurrency", "1", "--requests", "5", "--assert", "ttft_p50<1ms"); !errors.Is(err, errFound) && !errors.Is(err, campaign.ErrSpoiled) || !strings.Contains(errs, "ttft_p50<1ms failed") {
 		t.Errorf("an assertion that does not hold: %v\n%s", err, errs)
 	}
@@ -84,7 +84,7 @@ func TestBenchExitCodes(t *testing.T) {
 
 // The objective is beyond what a busy machine breaks: the search is what is tested.
 func TestBenchSearch(t *testing.T) {
-	url := imitated(t)
+	url := startFleet(t)
 	objective := filepath.Join(t.TempDir(), "slo.yaml")
 	must.Succeed(t, os.WriteFile(objective, []byte("objectives: [{ttft_p95: 30s}]\n"), 0o600))
 	args := []string{"bench", url, "--search", "concurrency", "--slo", objective, "--duration", "300ms", "--search-to", "4", "--prompt-tokens", "8"}

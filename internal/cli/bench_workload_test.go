@@ -17,7 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
-// counters are a server's counters, by name and, where they have one, reason.
+// counters returns a server's counters by name, followed by the finished_reason if they have one.
 func counters(t *testing.T, url string) map[string]float64 {
 	t.Helper()
 	resp, err := http.Get(url + "/metrics")
@@ -34,8 +34,8 @@ func counters(t *testing.T, url string) map[string]float64 {
 	return out
 }
 
-// since is what every counter gained.
-func since(before, after map[string]float64) map[string]float64 {
+// increases returns by how much each counter grew.
+func increases(before, after map[string]float64) map[string]float64 {
 	out := map[string]float64{}
 	for k, v := range after {
 		out[k] = v - before[k]
@@ -43,7 +43,7 @@ func since(before, after map[string]float64) map[string]float64 {
 	return out
 }
 
-// csvRows are the requests of a --csv file, by column.
+// csvRows returns the requests of a --csv file, each by column.
 func csvRows(t *testing.T, path string) []map[string]string {
 	t.Helper()
 	f, err := os.Open(path)
@@ -98,12 +98,12 @@ func TestBenchSendsWhatWasAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url, _ := makeBelieve(t, "--accelerate", "20")
+			url, _ := serveSimulated(t, "--accelerate", "20")
 			rows := filepath.Join(t.TempDir(), "requests.csv")
 			before := counters(t, url)
 			res := benchResult(t, append([]string{url, "--metrics", "none", "--csv", rows}, tt.args...)...)
 			requests := csvRows(t, rows)
-			c := since(before, counters(t, url))
+			c := increases(before, counters(t, url))
 			sent, prompt, output := 0.0, 0.0, 0.0
 			for _, r := range requests {
 				if r["outcome"] == "complete" {

@@ -55,8 +55,8 @@ func TestSimulateFromPrometheusAgreesWithTheRecording(t *testing.T) {
 	}
 }
 
-// TestThePresentIsMetOrThereIsNoNumber simulates servers as they were: what is said of them
-// is near what was measured, or nothing is said.
+// TestThePresentIsMetOrThereIsNoNumber simulates servers as they were. The simulated values are near the measured ones,
+// or the verb gives none.
 func TestThePresentIsMetOrThereIsNoNumber(t *testing.T) {
 	met := 0
 	tried := []struct{ recording, args string }{
@@ -97,8 +97,8 @@ func TestThePresentIsMetOrThereIsNoNumber(t *testing.T) {
 	}
 }
 
-// TestSimulateAndTuneAgree asks both verbs what one deployment would do, where each
-// token is all-reduced over PCIe and nothing was measured.
+// TestSimulateAndTuneAgree compares the predictions of both verbs for one deployment without measurements. Its GPUs
+// all-reduce each token over PCIe.
 func TestSimulateAndTuneAgree(t *testing.T) {
 	const limits = "--tensor-parallel-size 4 --max-num-seqs 128 --max-num-batched-tokens 2048 --max-model-len 8192"
 	args := []string{
@@ -153,11 +153,11 @@ func TestASweepKeepsTheWorkloadOfItsPoints(t *testing.T) {
 		t.Errorf("%d and %d requests", n, s.Runs[1].Requests)
 	}
 	if few, many := s.Runs[0].Find("TTFT P95").Value, s.Runs[1].Find("TTFT P95").Value; few <= many {
-		t.Errorf("four seats are as good as 64: %g s, %g s", few, many)
+		t.Errorf("TTFT P95 is %g s with --max-num-seqs 4, and %g s with 64", few, many)
 	}
 }
 
-// screen is what a command says first, which has to fit a terminal of 80 columns and 24 lines.
+// screen returns the output of a command without --full, which must fit 24 lines of 80 columns.
 func screen(t *testing.T, args ...string) string {
 	t.Helper()
 	out, _, err := sixty(t, args...)
@@ -179,7 +179,7 @@ func screen(t *testing.T, args ...string) string {
 	return out
 }
 
-// TestTheAnswerComesFirst looks at the first line, and at what stands behind --full.
+// TestTheAnswerComesFirst checks the first line, and which texts only --full shows.
 func TestTheAnswerComesFirst(t *testing.T) {
 	const recording = "../../testdata/recordings/saturation-long-prompts.tar.zst"
 	const small, large = "../modelconfig/testdata/llama-3.1-8b.json", "../modelconfig/testdata/llama-3.1-70b-w8a8.json"
@@ -221,8 +221,7 @@ func TestTheAnswerComesFirst(t *testing.T) {
 	}
 }
 
-// TestOneVocabularyForWorkloads keeps the flags that describe a workload the same in every
-// verb that takes one: the same type and, but for what a verb has no use for, the same words.
+// TestOneVocabularyForWorkloads checks that a flag of workloads has the same type and usage in every verb that has it.
 func TestOneVocabularyForWorkloads(t *testing.T) {
 	usage := map[string]string{}
 	for _, verb := range []string{"bench", "simulate", "tune"} {

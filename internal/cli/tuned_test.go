@@ -20,7 +20,7 @@ import (
 // publicPoints is where the published measurements are.
 const publicPoints = "../../research/modelaccuracy/points"
 
-// A publicDeployment is a server whose owner published how much it carries, in a burst.
+// A publicDeployment is a server with published throughput under a burst.
 type publicDeployment struct {
 	Name, Model, GPU, VLLM, Args string
 
@@ -34,7 +34,7 @@ type publicDeployment struct {
 	}
 }
 
-// A publicTuning is what tune says of one at so many times the requests a second that were measured.
+// A publicTuning is the answer of tune for a public deployment, at a multiple of the measured request rate.
 type publicTuning struct {
 	Name   string             `json:"name"`
 	Times  float64            `json:"times"`
@@ -50,8 +50,8 @@ type between struct {
 	High  float64 `json:"high"`
 }
 
-// tuneArguments are those of tune at a rate, the model's configuration aside. The target is one
-// that no server which keeps up comes near, and no other stays below.
+// tuneArguments returns the arguments of tune at a request rate. A server that keeps up stays far below the target, and
+// any other exceeds it.
 func (p *publicDeployment) tuneArguments(rate float64) []string {
 	length := func(which int, mean float64) string {
 		switch p.Load.Shape {
@@ -100,12 +100,12 @@ func fourDigits(v float64) float64 {
 	return round(v, 3-int(math.Floor(math.Log10(v))))
 }
 
-// TestTuneOfPublicDeployments asks tune of the deployments whose owners published what they
-// carry, and compares with what docs/lab/model-accuracy.md says that it answers:
+// TestTuneOfPublicDeployments compares the answers of tune for public deployments with those in
+// docs/lab/model-accuracy.md. To write them anew:
 //
 //	SIXTY_ACCURACY=update go test ./internal/cli -run TuneOfPublicDeployments
 //
-// Without SIXTY_ACCURACY it asks of the first alone; "full" asks of all.
+// Without SIXTY_ACCURACY it runs the first deployment alone; "full" runs all.
 func TestTuneOfPublicDeployments(t *testing.T) {
 	t.Setenv("HF_HUB_CACHE", t.TempDir())
 	var deployments []publicDeployment

@@ -48,7 +48,7 @@ func newAlertmanager(t *testing.T, cfg generate.RulesConfig) *alertmanager {
 	return &alertmanager{c.InhibitRules, dispatch.NewRoute(c.Route, nil)}
 }
 
-// muted returns which of some alerts that fire at once are inhibited.
+// muted reports for each of the alerts that fire at once whether it is inhibited.
 func (am *alertmanager) muted(t *testing.T, firing ...map[string]string) (out []bool) {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
@@ -70,7 +70,7 @@ func (am *alertmanager) muted(t *testing.T, firing ...map[string]string) (out []
 	return out
 }
 
-// notified returns the alerts of each notification that a receiver gets of alerts that fire at once.
+// notified returns the names of the alerts in each notification that a receiver gets if alerts fire at once.
 func (am *alertmanager) notified(t *testing.T, receiver string, firing ...map[string]string) string {
 	t.Helper()
 	groups := map[string][]string{}
@@ -112,12 +112,12 @@ func (p *pair) String() string {
 	return fmt.Sprintf("%s as %s beside %s as %s", p.source.Alert, p.sourceSeverity, p.target.Alert, p.targetSeverity)
 }
 
-// explained is what must happen to the target.
+// explained reports whether the source must inhibit the target.
 func (p *pair) explained() bool {
 	return p.source.Inhibits(p.target) && p.targetSeverity <= p.sourceSeverity
 }
 
-// pairs are all pairs of alerts, at all their severities.
+// pairs returns all pairs of alerts, at all their severities.
 func pairs() (out []pair) {
 	for _, a := range pathologies.All() {
 		for _, b := range pathologies.All() {
@@ -134,8 +134,8 @@ func pairs() (out []pair) {
 	return out
 }
 
-// labelled are an alert's labels, as Prometheus sends them, on a server of its own that
-// serves a model of its own, alone behind a gateway.
+// labelled returns an alert's labels as Prometheus sends them. Each server has a model of its own and is alone behind a
+// gateway.
 func labelled(cfg *generate.RulesConfig, p *catalog.Pathology, s catalog.Severity, server string) map[string]string {
 	out := map[string]string{
 		"alertname": generate.AlertNames(&cfg.Deployment, p)[0], "severity": cfg.SeverityName(s), "pathology": p.ID,
@@ -238,8 +238,8 @@ func TestTwoSeveritiesCannotShareAName(t *testing.T) {
 	}
 }
 
-// created are the lives of a server's counters that begin after some scrapes, one every
-// 15 s.
+// created returns the line of a case for the creation time of a counter, on a server that restarts after these scrapes,
+// one every 15 s.
 func created(scrapes ...int) string {
 	line, last, begins := `vllm:generation_tokens_created{model_name="m",engine="0"}`, 0, history.Start.Add(-time.Hour)
 	for _, n := range append(scrapes, 120) {
@@ -249,9 +249,8 @@ func created(scrapes ...int) string {
 	return line + "\n"
 }
 
-// TestAlertmanagerOnACrashLoop plays a server that serves for four minutes, with every
-// second request failing, and is away for one, again and again: whenever a page fires,
-// one reaches somebody.
+// TestAlertmanagerOnACrashLoop plays a server that is down for one minute of every five, and fails every second
+// request. Whenever a page fires, one page must be notified.
 func TestAlertmanagerOnACrashLoop(t *testing.T) {
 	cfg := usual(t)
 	cfg.Interval = 15 * time.Second

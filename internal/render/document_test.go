@@ -11,7 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// said is a document of everything, in names that are foreign.
+// sample returns a document with every kind of block, and foreign characters.
 func sample() *Document {
 	d := NewDocument("What was said")
 	d.More = "the rest"

@@ -54,7 +54,7 @@ func server(name string) diagnose.Target {
 	}
 }
 
-// firing is the KV cache thrashing after prompts became longer.
+// firing returns KV cache thrashing after prompts became longer.
 func firing() diagnose.Diagnosis {
 	late := evidence(indicator.TTFTP95, catalog.GreaterThan, 30, 0.28, 3, "default", "ttft_objective", catalog.True)
 	late.Value.AtLeast = true
@@ -157,7 +157,7 @@ func idle() diagnose.Diagnosis {
 	})
 }
 
-// uncertain is a server that serves nobody of those who wait, for less long than a verdict takes.
+// uncertain returns a server on which requests wait and get nothing, for a shorter time than a verdict needs.
 func uncertain() diagnose.Diagnosis {
 	d := idle()
 	d.Status = diagnose.Pending
@@ -183,8 +183,8 @@ func unknown() diagnose.Diagnosis {
 	})
 }
 
-// fleet is a slower decode on five replicas whose objectives hold, one of
-// which is down, and a target whose label tries to write to the terminal.
+// fleet returns a slow decode on replicas whose objectives hold. One replica is down, and the label of another has
+// escape sequences for the terminal.
 func fleet() diagnose.Diagnosis {
 	slow := []string{"vllm-0:8000", "vllm-1:8000", "vllm-2:8000", "vllm-3:8000", "vllm-4:8000"}
 	f := diagnose.Finding{
@@ -216,9 +216,8 @@ func fleet() diagnose.Diagnosis {
 	return single(d)
 }
 
-// company is a Prometheus that holds several models: two are sick for different
-// reasons, one is well but for a target that cannot be judged, and of one nothing is
-// known.
+// company returns a Prometheus server with several models: two have different findings, one is healthy except for a
+// target that cannot be judged, and of one nothing is known.
 func company() diagnose.Diagnosis {
 	d := firing()
 	page := d.Verdict

@@ -83,7 +83,7 @@ func TestTextFitsTheTerminal(t *testing.T) {
 	}
 }
 
-// crowded is a diagnosis of which there is more to say than a screen holds.
+// crowded returns a diagnosis with more text than a screen holds.
 func crowded() diagnose.Diagnosis {
 	d := company()
 	long := strings.Repeat("far too long to be read at night ", 20)

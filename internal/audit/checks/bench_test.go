@@ -8,7 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// board is a dashboard on a single line, as exported ones are.
+// largeBoard returns a dashboard on a single line, as programs export them.
 func largeBoard(panels int) File {
 	var b bytes.Buffer
 	b.WriteString(`{"title":"x","panels":[`)

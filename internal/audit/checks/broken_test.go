@@ -22,20 +22,19 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// readFile reads a file of the test data as what it is.
-func readFile(t *testing.T, path string) File {
-	t.Helper()
-	data := must.ReadFile(t, path)
-	return File{Name: filepath.Base(path), Data: data}
-}
-
-// A File is one to be read.
+// A File is the input of a test.
 type File struct {
 	Name string
 	Data []byte
 }
 
-// read reads files; those that cannot be read are errors.
+// readFile reads a file of the test data.
+func readFile(t *testing.T, path string) File {
+	t.Helper()
+	return File{Name: filepath.Base(path), Data: must.ReadFile(t, path)}
+}
+
+// read parses files.
 func read(all []File) (docs []*files.Document, errs []error) {
 	for _, f := range all {
 		d, err := files.Read(f.Name, f.Data)
@@ -77,7 +76,7 @@ func places(all []Finding) []string {
 	return out
 }
 
-// seen returns the surface of a dialect as if servers of it had been looked at.
+// seen returns the surface of a dialect as if it had been read from servers.
 func seen(t *testing.T, id string) *Surface {
 	t.Helper()
 	s, err := SurfaceOf(id)
@@ -86,8 +85,7 @@ func seen(t *testing.T, id string) *Surface {
 	return s
 }
 
-// broken are files that break as public ones did, with every fault that the
-// linter must find in them.
+// broken lists files with faults of public ones, and every finding that the linter must have: its line and check.
 var broken = []struct {
 	file string
 	want []string
@@ -351,8 +349,7 @@ func TestVariablesOfADashboardAreJudgedToo(t *testing.T) {
 	}
 }
 
-// FuzzExpressions puts any text into a panel: no panic, and what is repaired is
-// still what it was, but for the repair.
+// FuzzExpressions lints and repairs any text in a panel. Nothing may panic, and a repaired expression must still parse.
 func FuzzExpressions(f *testing.F) {
 	for _, tc := range broken {
 		data := must.ReadFile(f, filepath.Join("testdata", "broken", tc.file))

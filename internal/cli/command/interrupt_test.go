@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// interrupted sends interrupts to a command that does not end by itself, each after a pause,
-// and returns after which time the process would have ended.
+// interrupted sends interrupts, each after a pause, to a command that never ends. It returns the time after which the
+// process is ended.
 func interrupted(t *testing.T, prepare func(context.Context), pauses ...time.Duration) (ended time.Duration) {
 	t.Helper()
 	in := &interrupts{}

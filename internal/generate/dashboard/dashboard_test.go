@@ -190,8 +190,6 @@ func TestQueriesUseMetricsOfTheRelease(t *testing.T) {
 	}
 }
 
-// TestRequestsAreSplitWhereTheyHaveReasons finds no reason asked of SGLang's requests, which have none, and that of vLLM's
-// beside them.
 func TestNoRowIsEmpty(t *testing.T) {
 	for _, id := range []string{"vllm-v0", "sglang"} {
 		for _, d := range build(t, config(t, id)) {

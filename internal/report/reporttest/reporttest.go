@@ -16,10 +16,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
-// names matches what looks like the id of a signal.
-var names = regexp.MustCompile(`[a-z0-9]+(_[a-z0-9]+)+`)
+// signalName matches words that look like names of signals.
+var signalName = regexp.MustCompile(`[a-z0-9]+(_[a-z0-9]+)+`)
 
-// PlainWords checks that a diagnosis' texts name signals by their titles, not by their ids.
+// PlainWords checks that the texts of a diagnosis have the titles of signals, not their names.
 func PlainWords(t *testing.T, name string, d diagnose.Diagnosis) {
 	t.Helper()
 	for i := range d.Findings {
@@ -29,7 +29,7 @@ func PlainWords(t *testing.T, name string, d diagnose.Diagnosis) {
 			texts = append(append(texts, x.Summary, x.Tradeoff, x.Verify), x.Arithmetic...)
 		}
 		for _, text := range texts {
-			for _, word := range names.FindAllString(text, -1) {
+			for _, word := range signalName.FindAllString(text, -1) {
 				if word != indicator.MaxTokens.Name && slices.ContainsFunc(indicator.All(),
 					func(s *indicator.Signal) bool { return s.Name == word }) {
 					t.Errorf("%s: %s says %q for a signal that has a title: %s", name, f.Pathology.ID, word, text)
@@ -39,8 +39,7 @@ func PlainWords(t *testing.T, name string, d diagnose.Diagnosis) {
 	}
 }
 
-// FitsTheScreen checks that the short answer of a diagnosis leaves room on a terminal of 80
-// columns and 24 lines, and begins with the verdict.
+// FitsTheScreen checks that the short answer of a diagnosis fits 20 lines of 80 columns and begins with the verdict.
 func FitsTheScreen(t *testing.T, name string, d diagnose.Diagnosis) {
 	t.Helper()
 	rendered := func(o report.Options) string {

@@ -1,6 +1,8 @@
-// Package capture takes a trace of a running vLLM. It checks that the server can be profiled, makes
-// load for an idle server, starts the profiler, waits for some steps, always stops the profiler, and
-// finds the files.
+// Package capture takes a trace of a running vLLM, and explains how to take one by hand.
+//
+// Run checks that the server has a profiler, sends requests if it is idle, starts the profiler, waits for a number of
+// steps, stops the profiler whatever happens, and waits until the trace files are complete. How writes the commands for
+// a release from ways.yaml.
 package capture
 
 import (
@@ -33,9 +35,9 @@ type Config struct {
 	HTTP     config.HTTPClientConfig // how to authenticate and encrypt
 	Client   *http.Client            // nil: made of HTTP
 	Steps    int                     // steps of the engine to record
-	Longest  time.Duration           // until the profiler is stopped, however few steps there were
+	Longest  time.Duration           // longest time to wait for the steps
 	Dir      string                  // the server's trace directory, if it is visible here; "" is unknown
-	Load     int                     // concurrent requests to make if the server has none; 0 makes none
+	Load     int                     // concurrent requests to send if the server has none
 	Progress func(format string, args ...any)
 }
 
@@ -44,24 +46,24 @@ type Result struct {
 	Release engine.Release
 	Steps   int // counted by the server; -1 without a count
 	Took    time.Duration
-	Load    int      // concurrent requests made
+	Load    int      // concurrent requests sent
 	Files   []string // new traces in Dir
 	Notes   []string
 }
 
 const (
-	pollEvery   = 100 * time.Millisecond
-	askTimeout  = 10 * time.Second
-	maxBody     = 16 << 20
-	loadTimeout = time.Minute            // until a request from here runs
-	stopWait    = 10 * time.Minute       // for the server to write its traces
-	largest     = 4 << 30                // bytes of new traces beyond which the profiler is stopped
-	lastWords   = 600 * time.Millisecond // to stop the profiler after an interrupt
+	pollEvery        = 100 * time.Millisecond
+	askTimeout       = 10 * time.Second
+	loadTimeout      = time.Minute            // until a request that this program sent runs
+	profilerTimeout  = 10 * time.Minute       // to start the profiler, and to stop it, when it writes its traces
+	interruptTimeout = 600 * time.Millisecond // to stop the profiler after an interrupt
+	maxBody          = 16 << 20               // bytes of an answer
+	maxTraces        = 4 << 30                // bytes of new traces, after which the profiler is stopped
 )
 
 // Run captures a trace. It stops the profiler even if the context ends.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
-	if err := cfg.fillDefaults(); err != nil {
+	if err := cfg.checkAndFill(); err != nil {
 		return nil, err
 	}
 	defer cfg.Client.CloseIdleConnections()
@@ -90,8 +92,8 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	return c.r, nil
 }
 
-// fillDefaults refuses settings that make no trace, and sets defaults.
-func (cfg *Config) fillDefaults() (err error) {
+// checkAndFill returns an error for settings that make no trace, and sets defaults.
+func (cfg *Config) checkAndFill() (err error) {
 	if err := CheckSteps(cfg.Steps); err != nil {
 		return err
 	}
@@ -117,15 +119,17 @@ func (cfg *Config) fillDefaults() (err error) {
 	return nil
 }
 
+// capture is the state of Run.
 type capture struct {
 	Config
 	r       *Result
 	pages   *scrape.Client
-	model   string
+	model   string // that the server serves; "" is unknown
 	clients sync.WaitGroup
-	failed  sync.Once
+	failed  sync.Once // the note about a failed request
 }
 
+// sendRequest sends a request with a body as JSON, or without one if it is nil.
 func (c *capture) sendRequest(ctx context.Context, method, path string,
 	body any,
 ) (status int, answer []byte, err error) {
@@ -153,6 +157,7 @@ func (c *capture) sendRequest(ctx context.Context, method, path string,
 	return status, answer, nil
 }
 
+// checkServer finds the server's release and model, and returns an error if the server has no profiler.
 func (c *capture) checkServer(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, askTimeout)
 	defer stop()
@@ -188,9 +193,11 @@ func (c *capture) notEnabled() error {
 		"restart it as: "+way.Commands[0])
 }
 
+// counts are readings of the server's metrics.
 type counts struct {
-	running, waiting, steps float64
-	known                   bool
+	running, waiting float64 // requests
+	steps            float64 // since the server's start
+	known            bool    // steps are known
 }
 
 func (c *capture) readCounts(ctx context.Context) (counts, error) {
@@ -213,6 +220,7 @@ func (c *capture) readCounts(ctx context.Context) (counts, error) {
 	return out, err
 }
 
+// startLoad sends requests until ctx ends, if the server has none, and waits until one of them runs.
 func (c *capture) startLoad(ctx context.Context) error {
 	now, err := c.readCounts(ctx)
 	if err != nil {
@@ -240,11 +248,12 @@ func (c *capture) startLoad(ctx context.Context) error {
 		case <-time.After(pollEvery):
 		}
 		if now, err := c.readCounts(ctx); err != nil || now.running > 0 {
-			return nil //nolint:nilerr // without metrics nobody can wait for them
+			return nil //nolint:nilerr // without metrics, whether they run is unknown
 		}
 	}
 }
 
+// runClient sends one request after another, with different prompts, until ctx ends.
 func (c *capture) runClient(ctx context.Context, number int) {
 	for turn := 0; ctx.Err() == nil; turn++ {
 		status, body, err := c.sendRequest(ctx, http.MethodPost, "/v1/completions", map[string]any{
@@ -267,10 +276,11 @@ func (c *capture) runClient(ctx context.Context, number int) {
 	}
 }
 
+// runProfiler starts the profiler, waits for the steps, and stops it.
 func (c *capture) runProfiler(ctx context.Context) error {
 	start, err := c.readCounts(ctx)
 	counted := err == nil && start.known
-	begin, stop := context.WithTimeout(ctx, stopWait)
+	begin, stop := context.WithTimeout(ctx, profilerTimeout)
 	defer stop()
 	status, body, err := c.sendRequest(begin, http.MethodPost, "/start_profile",
 		map[string]int{"max_iterations": c.Steps})
@@ -284,7 +294,7 @@ func (c *capture) runProfiler(ctx context.Context) error {
 		return fmt.Errorf("start the profiler: status %d: %.200s", status, body)
 	}
 	began := time.Now()
-	if counted { // since it runs: starting takes a while
+	if counted { // steps before the profiler ran do not count: starting it takes a while
 		if now, err := c.readCounts(ctx); err == nil {
 			start = now
 		}
@@ -296,14 +306,14 @@ func (c *capture) runProfiler(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	c.Progress("stopping the profiler: the server writes its trace")
-	ended, cancel := context.WithTimeout(ctx, stopWait)
+	ended, cancel := context.WithTimeout(ctx, profilerTimeout)
 	defer cancel()
 	status, body, err = c.sendRequest(ended, http.MethodPost, "/stop_profile", nil)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
-		c.r.Notes = append(c.r.Notes, fmt.Sprintf("the server is still writing after %s; record fewer steps", stopWait))
+		c.r.Notes = append(c.r.Notes, fmt.Sprintf("the server is still writing after %s; record fewer steps", profilerTimeout))
 		return nil
 	case err != nil:
 		return hint.With(err, "check the server's log: writing a long trace takes minutes and much memory")
@@ -313,12 +323,15 @@ func (c *capture) runProfiler(ctx context.Context) error {
 	return nil
 }
 
+// stopProfiler stops the profiler after an error or an interrupt. It ignores an error, because Run returns the first.
 func (c *capture) stopProfiler(ctx context.Context) {
-	last, stop := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	last, stop := context.WithTimeout(context.WithoutCancel(ctx), interruptTimeout)
 	defer stop()
-	_, _, _ = c.sendRequest(last, http.MethodPost, "/stop_profile", nil) // there is nobody left to tell
+	_, _, _ = c.sendRequest(last, http.MethodPost, "/stop_profile", nil)
 }
 
+// waitForSteps waits until there were enough steps, the time is over, or the traces are too large. If counted, the
+// server counts steps, and start is the count at the start.
 func (c *capture) waitForSteps(ctx context.Context, began time.Time, start counts, counted bool) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -345,13 +358,14 @@ func (c *capture) waitForSteps(ctx context.Context, began time.Time, start count
 			}
 			return
 		}
-		if _, grown := c.listWritten(before); grown > largest {
-			c.r.Notes = append(c.r.Notes, fmt.Sprintf("stopped early: the traces grew beyond %d MiB", largest>>20))
+		if _, grown := c.listWritten(before); grown > maxTraces {
+			c.r.Notes = append(c.r.Notes, fmt.Sprintf("stopped early: the traces grew beyond %d MiB", maxTraces>>20))
 			return
 		}
 	}
 }
 
+// listFiles returns the files in Dir by their names.
 func (c *capture) listFiles() map[string]os.FileInfo {
 	found := map[string]os.FileInfo{}
 	entries, err := os.ReadDir(c.Dir) // an unreadable Dir has no files
@@ -363,7 +377,7 @@ func (c *capture) listFiles() map[string]os.FileInfo {
 	return found
 }
 
-// listWritten returns the new traces in Dir, and the bytes of all new files.
+// listWritten returns the new traces in Dir, and the bytes of all files that are new or changed.
 func (c *capture) listWritten(before map[string]os.FileInfo) (traces []string, bytes int64) {
 	for name, f := range c.listFiles() {
 		if old := before[name]; old != nil && old.Size() == f.Size() && old.ModTime().Equal(f.ModTime()) {
@@ -378,6 +392,7 @@ func (c *capture) listWritten(before map[string]os.FileInfo) (traces []string, b
 	return traces, bytes
 }
 
+// collectTraces waits until the new files in Dir no longer grow.
 func (c *capture) collectTraces(ctx context.Context, before map[string]os.FileInfo) error {
 	last := int64(-1)
 	for range 600 {

@@ -78,7 +78,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// capturing tests the capture a trace of a server in virtual time.
+// capturing runs a test in virtual time, with a configuration for a simulated server.
 func capturing(t *testing.T, s *server, test func(t *testing.T, cfg Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,8 +97,11 @@ func TestCapture(t *testing.T) {
 	capturing(t, s, func(t *testing.T, cfg Config) {
 		r, err := Run(t.Context(), cfg)
 		must.Succeed(t, err)
-		if r.Release != "0.23.0" || r.Steps < 5 || r.Load != 2 || s.asked.Load() == 0 || s.started.Load() != 1 || s.stopped.Load() != 1 || s.most.Load() != 5 {
-			t.Errorf("%+v; asked %d, started %d, stopped %d, most %d", r, s.asked.Load(), s.started.Load(), s.stopped.Load(), s.most.Load())
+		if r.Release != "0.23.0" || r.Steps < 5 || r.Load != 2 || s.asked.Load() == 0 {
+			t.Errorf("%+v; asked %d", r, s.asked.Load())
+		}
+		if s.started.Load() != 1 || s.stopped.Load() != 1 || s.most.Load() != 5 {
+			t.Errorf("started %d, stopped %d, most %d", s.started.Load(), s.stopped.Load(), s.most.Load())
 		}
 		if len(r.Files) != 1 || filepath.Base(r.Files[0]) != "rank0.pt.trace.json.gz" {
 			t.Errorf("files %v", r.Files)

@@ -35,8 +35,8 @@ var ways = sync.OnceValue(func() (all []Way) {
 	return all
 })
 
-// Ways returns the ways to trace a release's server, and one's own program: steps iterations, into
-// a directory.
+// Ways returns the ways to trace a server of a release, and a program of one's own. The commands record a number of
+// steps into dir.
 func Ways(release engine.Release, model, dir string, steps int) (out []Way) {
 	fill := strings.NewReplacer("{model}", model, "{dir}", path.Clean(dir), "{steps}", fmt.Sprint(steps))
 	for _, w := range ways() {
@@ -52,7 +52,7 @@ func Ways(release engine.Release, model, dir string, steps int) (out []Way) {
 	return out
 }
 
-// How explains how to take a trace of this many steps.
+// How writes how to take a trace of a number of steps.
 func How(w io.Writer, release engine.Release, model, dir string, steps int, o render.Options) error {
 	t := render.NewText(o)
 	t.Paragraph("", "", fmt.Sprintf("With vLLM %s, %d steps:", release, steps))
@@ -74,7 +74,7 @@ func How(w io.Writer, release engine.Release, model, dir string, steps int, o re
 
 const maxSteps = 10_000
 
-// CheckSteps refuses numbers of steps that make no trace.
+// CheckSteps returns an error for a number of steps that makes no useful trace.
 func CheckSteps(steps int) error {
 	if steps < 1 || steps > maxSteps {
 		return hint.With(fmt.Errorf("--steps: want 1 to %d", maxSteps),

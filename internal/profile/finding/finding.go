@@ -1,8 +1,11 @@
-// Package finding says what dominates a profile, and what to do about it. Its conditions over measured shares are
-// data, in the form of the catalogue that diagnoses a server. On a server, a finding here shows as the pathology
-// slow-decode, whose runbook leads to a profile; the fixes here, by workload, lead back.
+// Package finding says what takes a profile's time, and what to do about it.
 //
-// It judges a profile and performs no I/O.
+// kinds.yaml has the possible findings (Kind): a condition over signals and thresholds, sentences, and fixes for each
+// workload. They have the types of the catalogue that diagnoses servers, so that reports show both alike. Judge measures
+// a profile's signals, evaluates all conditions, and orders the findings that hold.
+//
+// A diagnosis of a server shows such findings as the pathology slow-decode, whose runbook leads to a profile. The
+// package performs no I/O.
 package finding
 
 import (
@@ -23,23 +26,24 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// A Kind is one thing that dominates a profile: an entry of kinds.yaml.
+// A Kind is a possible finding: an entry of kinds.yaml.
 type Kind struct {
 	catalog.Pathology
 	data kindData
 }
 
+// kindData is an entry of kinds.yaml, whose head explains the fields.
 type kindData struct {
 	ID, Title, Severity string
-	Alone               bool // if it holds, nothing else can be judged
+	Alone               bool
 	When, Any           []string
 	Idle                string
 	Cost                []string
-	says
-	Cases map[string]says
+	wording
+	Cases map[string]wording
 }
 
-type says struct {
+type wording struct {
 	Summary string
 	Reasons []string
 	Fixes   []advice // nil in a case: the kind's own
@@ -53,7 +57,7 @@ type advice struct {
 	Risk                 bool
 }
 
-// table is kinds.yaml, whose head explains its parts.
+// table is kinds.yaml.
 type table struct {
 	signals    map[string]*indicator.Signal
 	thresholds map[string]*catalog.Threshold
@@ -67,7 +71,7 @@ var units = map[string]indicator.Unit{
 	"ratio": indicator.Ratio, "count": indicator.Count, "seconds": indicator.Seconds, "times": indicator.Times,
 }
 
-// loadTable reads kinds.yaml. It is part of the program, and a test reads it: an error is a panic.
+// loadTable reads kinds.yaml. It panics on an error, which every test would see.
 var loadTable = sync.OnceValue(func() table {
 	var data struct {
 		Signals    map[string][2]string
@@ -131,7 +135,7 @@ func signalName(prefix string, of fmt.Stringer) string {
 // Kinds lists all kinds.
 func Kinds() []*Kind { return loadTable().kinds }
 
-// A Result is a kind, judged.
+// A Result is the judgement of one kind. Summary is the kind's title, and Reasons and Fixes are empty, unless it holds.
 type Result struct {
 	Kind     *Kind
 	Holds    catalog.Truth
@@ -140,16 +144,16 @@ type Result struct {
 	Reasons  []string
 	Evidence []catalog.Evidence
 	Fixes    []catalog.Fix
-	Cost     float64
+	Cost     float64 // share of the time that a fix can save at most, from 0 to 1
 }
 
 // A Verdict is the judgement of a profile.
 type Verdict struct {
-	Findings []Result // kinds that hold, the costliest first
+	Findings []Result // kinds that hold, by rankOf and then by cost
 	Others   []Result // the other kinds
 }
 
-// Leading is the finding that leads; nil without findings.
+// Leading is the first finding; nil without findings.
 func (v *Verdict) Leading() *Result {
 	if len(v.Findings) == 0 {
 		return nil
@@ -160,14 +164,14 @@ func (v *Verdict) Leading() *Result {
 // Judge judges a profile by every kind. Set overrides thresholds by name.
 func Judge(p *profile.Profile, set map[string]float64) Verdict {
 	var v Verdict
-	see := view{p, set, measureSignals(p), textsOf(p)}
+	w := view{p, set, measureSignals(p), textsOf(p)}
 	for _, k := range Kinds() {
 		f := Result{Kind: k, Severity: k.Severity, Summary: k.Title}
 		for _, name := range k.data.Cost {
-			f.Cost += see.now[name].V
+			f.Cost += w.now[name].V
 		}
-		see.now["cost"] = indicator.Known(f.Cost)
-		f.Holds, f.Evidence = k.When.Eval(see)
+		w.now["cost"] = indicator.Known(f.Cost)
+		f.Holds, f.Evidence = k.When.Eval(w)
 		if len(v.Findings) > 0 && v.Findings[0].Kind.data.Alone {
 			f.Holds, f.Evidence = catalog.Unknown, nil
 		}
@@ -175,34 +179,38 @@ func Judge(p *profile.Profile, set map[string]float64) Verdict {
 			v.Others = append(v.Others, f)
 			continue
 		}
-		see.fillResult(&f)
+		w.fillResult(&f)
 		v.Findings = append(v.Findings, f)
 	}
-	rank := func(f *Result) catalog.Severity {
-		switch {
-		case f.Kind.ID == "one-time" && f.Cost > onceLeads:
-			return 2
-		case f.Kind.data.Idle != "", // idleness of unknown cause is worth as much
-			f.Kind.ID == "gemm-bound" && fullPrecision(p.Heaviest(profile.GEMM).Name): // and no healthy program uses it
-			return 1
-		}
-		return min(f.Severity, 1)
-	}
 	slices.SortStableFunc(v.Findings, func(a, b Result) int {
-		return cmp.Or(cmp.Compare(rank(&b), rank(&a)), cmp.Compare(b.Cost, a.Cost))
+		return cmp.Or(cmp.Compare(rankOf(&b, p), rankOf(&a, p)), cmp.Compare(b.Cost, a.Cost))
 	})
-	if f := v.Leading(); f != nil && f.Kind.ID != "one-time" && !f.Kind.data.Alone && p.Share(p.OnceTime()) > onceTold {
+	f := v.Leading()
+	if f != nil && f.Kind.ID != "one-time" && !f.Kind.data.Alone && p.Share(p.OnceTime()) > onceMentioned {
 		f.Summary = "Without one-time gaps: " + strings.ToLower(f.Summary[:1]) + f.Summary[1:]
 	}
 	return v
 }
 
-// Shares of the time from which one-time gaps lead the verdict, and from which it mentions them.
-const onceLeads, onceTold = 1.0 / 3, 0.05
+// Shares of the time from which one-time gaps come first, and from which the first finding mentions them.
+const onceLeads, onceMentioned = 1.0 / 3, 0.05
 
+// rankOf returns 2 for long one-time gaps, 1 for what can be better, and 0 for what is normal in a healthy program.
+func rankOf(f *Result, p *profile.Profile) int {
+	switch {
+	case f.Kind.ID == "one-time" && f.Cost > onceLeads:
+		return 2
+	case f.Severity >= catalog.Ticket || f.Kind.data.Idle != "",
+		f.Kind.ID == "gemm-bound" && usesFP32(p.Heaviest(profile.GEMM).Name):
+		return 1
+	}
+	return 0
+}
+
+// fillResult fills a finding's sentences and fixes.
 func (v view) fillResult(f *Result) {
 	k := f.Kind
-	s := k.data.says
+	s := k.data.wording
 	if c, ok := k.data.Cases[v.caseOf(k.ID)]; ok {
 		s.Summary = cmp.Or(c.Summary, s.Summary)
 		if len(c.Reasons) > 0 {
@@ -247,6 +255,7 @@ func (v view) fillText(text string) (string, bool) {
 
 var placeholder = regexp.MustCompile(`\{[a-z0-9_]+\}`)
 
+// caseOf returns the case of a kind in this profile; "" is none.
 func (v view) caseOf(id string) string {
 	p := v.p
 	switch id {
@@ -270,7 +279,7 @@ func (v view) caseOf(id string) string {
 		}
 	case "gemm-bound":
 		switch {
-		case fullPrecision(p.Heaviest(profile.GEMM).Name):
+		case usesFP32(p.Heaviest(profile.GEMM).Name):
 			return "32"
 		case !p.Quantised && p.Workload.Samples():
 			return "tokens16"
@@ -309,15 +318,16 @@ func caseOfCopies(name string) string {
 	return ""
 }
 
-// fullPrecision reports whether a product computes in FP32, without tensor cores. cuBLAS calls such
-// kernels sgemm and CUTLASS simt_sgemm, with TF32 s1688gemm. XMMA names all types. Tensile has S
-// alone for the type of all matrices.
-func fullPrecision(product string) bool {
-	return sgemm.MatchString(product)
+// usesFP32 reports whether the kernel of a product computes in FP32, without tensor cores. cuBLAS calls such kernels
+// sgemm, and CUTLASS simt_sgemm; with TF32 they are s1688gemm. XMMA's names have the types of all matrices. Tensile's
+// have a single S if all are FP32.
+func usesFP32(kernel string) bool {
+	return sgemm.MatchString(kernel)
 }
 
 var sgemm = regexp.MustCompile(`(^|_)sgemm_|gemm_f32f32_f32f32_|^Cijk_\w+?_(SB|S_B)_`)
 
+// fixesOf returns the fixes for a profile's workload and GPU.
 func fixesOf(list []advice, p *profile.Profile) (out []catalog.Fix) {
 	w := p.Workload
 	for _, a := range list {
@@ -335,6 +345,7 @@ func fixesOf(list []advice, p *profile.Profile) (out []catalog.Fix) {
 	return out
 }
 
+// textsOf returns the texts for names in braces that are not signals. A missing text is unknown.
 func textsOf(p *profile.Profile) map[string]string {
 	each := func(ns int64) string { return render.Seconds(float64(ns) / 1e9 / float64(max(p.Devices, 1))) }
 	t := map[string]string{
@@ -369,85 +380,98 @@ func textsOf(p *profile.Profile) map[string]string {
 	return t
 }
 
-func measureSignals(p *profile.Profile) map[string]indicator.Value {
-	m := map[string]indicator.Value{}
-	know := func(name string, v float64) { m[name] = indicator.Known(v) }
+// readings are a profile's measurements by signal. A missing one is unknown.
+type readings map[string]indicator.Value
+
+func (m readings) set(name string, v float64) { m[name] = indicator.Known(v) }
+
+func measureSignals(p *profile.Profile) readings {
+	m := readings{}
 	if n := float64(p.Host.Launches); n > 0 {
-		know("launch_time", float64(p.Host.LaunchTime)/1e9/n)
-		know("captured_launches", float64(p.Host.Captured)/n)
+		m.set("launch_time", float64(p.Host.LaunchTime)/1e9/n)
+		m.set("captured_launches", float64(p.Host.Captured)/n)
 	}
 	if p.Devices == 0 {
-		if p.HostOnly && m["captured_launches"].V < 0.1 { // captured launches put nothing on a device
-			know("cpu_only", 1)
+		if p.HostOnly && m["captured_launches"].V < 0.1 { // captured launches run nothing on a device
+			m.set("cpu_only", 1)
 		}
 		return m
 	}
-	h := p.Recurring()
-	busy := func(name string, groups ...profile.Group) {
-		sum := int64(0)
-		for _, g := range groups {
-			sum += h.Group[g].Time
-		}
-		know(name, h.ShareOfBusy(sum))
-	}
-	for c := range profile.Causes {
-		know(signalName("idle_", c), h.Share(h.Idle[c]))
-	}
-	for g := range profile.Groups {
-		know(signalName("group_", g), h.Share(h.Group[g].Time))
-	}
-	know("gpu_busy", h.Share(h.Busy))
-	know("idle_host", h.Share(h.Idle[profile.HostLate]+h.Idle[profile.LaunchGap]))
-	know("one_time", p.Share(p.OnceTime()))
-	know("device_of_recorded", p.RecordedShare())
-	know("idle_dependency", h.Share(h.Idle[profile.Dependency]+h.Idle[profile.CopyWait]))
-	know("communication_exposed", max(0, h.Share(h.Exposed+h.Idle[profile.CommWait])-p.Stragglers.Share))
-	know("copies_exposed", h.Share(h.ExposedCopies))
-	busy("attention_of_busy", profile.Attention)
-	busy("gemm_of_busy", profile.GEMM, profile.MoE)
-	busy("convolution_of_busy", profile.Convolution)
-	busy("sampling_of_busy", profile.Sampling)
-	unfused := max(0, h.Group[profile.Elementwise].Time+h.Group[profile.Activation].Time-h.Compiled)
-	know("elementwise_of_busy", h.ShareOfBusy(unfused))
-	know("elementwise_unfused", h.Share(unfused))
-	know("kernels", float64(p.KernelRuns+p.Group[profile.Copies].Count))
-	know("evidence", m["kernels"].V+float64(p.Busy-p.Exposed)/1e6) // a waiting all-reduce is no evidence
-	know("cpu_only", 0)
-	know("device_time", p.Seconds())
-	if n := float64(p.KernelRuns); n > 0 {
-		know("small_kernels", float64(p.SmallKernels)/n)
-		know("small_kernels_time", h.ShareOfBusy(p.SmallKernelTime))
-		know("small_kernels_wall", h.Share(p.SmallKernelTime))
-		know("graph_kernels", float64(max(p.GraphKernels, p.WholeGraphs))/n)
-	}
-	all, d, x := p.Steps[profile.Unknown], p.Steps[profile.Decode], p.Steps[profile.Mixed]
-	if all.Count > 0 && all.Launches > fewLaunches {
-		know("launches_per_step", all.Launches)
-	}
-	if d.Count > 0 {
-		know("decode_step_p50", d.P50)
-	}
-	if whole := all.Mean * float64(all.Count); x.Count > 0 && whole > 0 {
-		know("mixed_step_p50", x.P50)
-		know("mixed_share", x.Mean*float64(x.Count)/whole)
-		know("mixed_cost", (x.Mean-d.Mean)*float64(x.Count)/whole)
-		if d.Count >= 3 && d.P50 > 0 {
-			know("mixed_over_decode", x.P50/d.P50)
-		}
-	}
+	m.set("cpu_only", 0)
+	m.set("one_time", p.Share(p.OnceTime()))
+	m.set("device_time", p.Seconds())
+	m.set("device_of_recorded", p.RecordedShare())
 	if p.Stragglers.Known {
-		know("rank_wait", p.Stragglers.Share)
+		m.set("rank_wait", p.Stragglers.Share)
 	}
+	m.measureTime(p)
+	m.measureKernels(p)
+	m.measureSteps(p)
 	return m
 }
 
+// measureTime measures shares of the time without one-time gaps.
+func (m readings) measureTime(p *profile.Profile) {
+	b := p.Recurring()
+	for c := range profile.Causes {
+		m.set(signalName("idle_", c), b.Share(b.Idle[c]))
+	}
+	for g := range profile.Groups {
+		m.set(signalName("group_", g), b.Share(b.Group[g].Time))
+	}
+	m.set("gpu_busy", b.Share(b.Busy))
+	m.set("idle_host", b.Share(b.Idle[profile.HostLate]+b.Idle[profile.LaunchGap]))
+	m.set("idle_dependency", b.Share(b.Idle[profile.Dependency]+b.Idle[profile.CopyWait]))
+	exposed := b.Share(b.Exposed + b.Idle[profile.CommWait])
+	m.set("communication_exposed", max(0, exposed-p.Stragglers.Share))
+	m.set("copies_exposed", b.Share(b.ExposedCopies))
+	m.set("attention_of_busy", b.ShareOfBusy(b.Group[profile.Attention].Time))
+	m.set("gemm_of_busy", b.ShareOfBusy(b.Group[profile.GEMM].Time+b.Group[profile.MoE].Time))
+	m.set("convolution_of_busy", b.ShareOfBusy(b.Group[profile.Convolution].Time))
+	m.set("sampling_of_busy", b.ShareOfBusy(b.Group[profile.Sampling].Time))
+	unfused := max(0, b.Group[profile.Elementwise].Time+b.Group[profile.Activation].Time-b.Compiled)
+	m.set("elementwise_of_busy", b.ShareOfBusy(unfused))
+	m.set("elementwise_unfused", b.Share(unfused))
+}
+
+func (m readings) measureKernels(p *profile.Profile) {
+	all := float64(p.KernelRuns + p.Group[profile.Copies].Count)
+	m.set("kernels", all)
+	m.set("evidence", all+float64(p.Busy-p.Exposed)/1e6) // an all-reduce that waits is no evidence
+	if n, b := float64(p.KernelRuns), p.Recurring(); n > 0 {
+		m.set("small_kernels", float64(p.SmallKernels)/n)
+		m.set("small_kernels_time", b.ShareOfBusy(b.SmallKernelTime))
+		m.set("small_kernels_wall", b.Share(b.SmallKernelTime))
+		m.set("graph_kernels", float64(max(p.GraphKernels, p.WholeGraphs))/n)
+	}
+}
+
+// fewLaunches is the number of launches up to which a step may not be a whole one.
 const fewLaunches = 20
 
-// view shows a profile's readings to conditions.
+func (m readings) measureSteps(p *profile.Profile) {
+	all, decode, mixed := p.Steps[profile.Unknown], p.Steps[profile.Decode], p.Steps[profile.Mixed]
+	if all.Count > 0 && all.Launches > fewLaunches {
+		m.set("launches_per_step", all.Launches)
+	}
+	if decode.Count > 0 {
+		m.set("decode_step_p50", decode.P50)
+	}
+	if whole := all.Mean * float64(all.Count); mixed.Count > 0 && whole > 0 {
+		m.set("mixed_step_p50", mixed.P50)
+		m.set("mixed_share", mixed.Mean*float64(mixed.Count)/whole)
+		m.set("mixed_cost", (mixed.Mean-decode.Mean)*float64(mixed.Count)/whole)
+		if decode.Count >= 3 && decode.P50 > 0 {
+			m.set("mixed_over_decode", mixed.P50/decode.P50)
+		}
+	}
+}
+
+// A view shows a profile's signals to conditions: a catalog.View without a baseline or peers.
 type view struct {
 	p     *profile.Profile
-	set   map[string]float64
-	now   map[string]indicator.Value
+	set   map[string]float64 // thresholds
+	now   readings
 	texts map[string]string
 }
 

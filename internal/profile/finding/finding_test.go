@@ -10,13 +10,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/profile"
 )
 
-// A maker makes traces; times are microseconds.
+// A maker makes a trace. Times are microseconds.
 type maker struct {
 	*profile.Timeline
 	corr uint32
 	end  int64
 }
 
+// kernel adds a kernel or a copy, and its launch of 5 µs.
 func (m *maker) kernel(name string, launch, start, dur int64, graph bool) {
 	m.corr++
 	call := "cudaLaunchKernel"
@@ -35,13 +36,13 @@ func (m *maker) call(class profile.Class, name string, start, dur int64, corr ui
 	m.AddCall(0, 1, class, profile.Event{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Correlation: corr})
 }
 
-// step is one with kernels of so many µs one behind the other, each launched so long before
-// it runs; a negative lead makes the device wait.
 type kernel struct {
 	name string
 	dur  int64
 }
 
+// step adds a step of n kernels, each gap after the one before and launched lead before it runs. If lead is less than
+// gap, the device waits for the launch.
 func (m *maker) step(note string, n int, lead, gap int64, graph bool, kernels ...kernel) {
 	start := m.end + 10
 	if note != "" {
@@ -61,7 +62,7 @@ func step(note string, n int, lead, gap int64, graph bool, kernels ...kernel) fu
 	return func(m *maker) { m.step(note, n, lead, gap, graph, kernels...) }
 }
 
-// repeat does the same over and over.
+// repeat adds the same parts several times.
 func repeat(times int, all ...func(*maker)) func(*maker) {
 	return func(m *maker) {
 		for range times {
@@ -72,21 +73,21 @@ func repeat(times int, all ...func(*maker)) func(*maker) {
 	}
 }
 
-// busy is a server of which steps of decode follow each other behind graphs.
+// busy adds decode steps of kernels that graphs replay, with hardly a gap between them.
 func busy(kernels ...kernel) func(*maker) {
 	return repeat(20, step(decode, 50, 100, 1, true, kernels...))
 }
 
 const decode, mixed = "execute_context_0(0)_generation_8(8)", "execute_context_2(900)_generation_8(8)"
 
-func TestKinds(t *testing.T) {
+func TestEachKindIsFound(t *testing.T) {
 	for name, tc := range map[string]struct {
 		make func(m *maker)
-		lead string // "" is nothing that is worth a ticket
+		lead string // the first finding that is worth a ticket; "" is none
 		also []string
 	}{
 		"host-bound decode":      {repeat(20, step(decode, 150, 4, 20, false, kernel{"sgemm", 12})), "host-bound", []string{"eager-mode"}},
-		"the same behind graphs": {repeat(20, step(decode, 150, 4, 20, true, kernel{"sgemm", 12})), "host-bound", nil},
+		"host-bound with graphs": {repeat(20, step(decode, 150, 4, 20, true, kernel{"sgemm", 12})), "host-bound", nil},
 		"healthy":                {busy(kernel{"sgemm", 70}, kernel{"flash_fwd", 20}, kernel{"rms_norm", 15}), "", nil},
 		"communication":          {busy(kernel{"sgemm", 60}, kernel{"ncclDevKernel_AllReduce", 40}), "communication-bound", nil},
 		"attention":              {busy(kernel{"sgemm", 30}, kernel{"flash_fwd", 60}), "attention-bound", nil},
@@ -103,7 +104,7 @@ func TestKinds(t *testing.T) {
 				m.end += 100_000
 			}
 		}, "nothing-queued", nil},
-		"the host is away while requests run": {func(m *maker) {
+		"the host does something else while requests run": {func(m *maker) {
 			for range 5 {
 				m.step(decode, 10, 100, 1, true, kernel{"sgemm", 60})
 				m.end += 100_000
@@ -112,7 +113,7 @@ func TestKinds(t *testing.T) {
 		"on the CPU": {func(m *maker) {
 			m.call(profile.Op, "aten::mm", 0, 100, 0)
 		}, "", []string{"cpu-only"}},
-		"kernels that no rule knows": {busy(kernel{"sgemm", 50}, kernel{"k_123", 45}), "", nil},
+		"kernels without a rule": {busy(kernel{"sgemm", 50}, kernel{"k_123", 45}), "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &maker{Timeline: profile.New(name, "test", 0)}
@@ -160,8 +161,7 @@ func TestKindsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestASetThresholdCounts: a threshold that is set counts, and the evidence says so.
-func TestASetThresholdCounts(t *testing.T) {
+func TestEvidenceSaysThatAThresholdWasSet(t *testing.T) {
 	m := &maker{Timeline: profile.New("x", "test", 0)}
 	m.step(decode, 50, 100, 1, true, kernel{"sgemm", 70}, kernel{"flash_fwd", 20})
 	m.Close()
@@ -173,8 +173,7 @@ func TestASetThresholdCounts(t *testing.T) {
 	}
 }
 
-// TestFlagsAreForVLLM: another program is not told to change vLLM's flags.
-func TestFlagsAreForVLLM(t *testing.T) {
+func TestFlagsOfVLLMAreForVLLMOnly(t *testing.T) {
 	for _, vllm := range []bool{true, false} {
 		m := &maker{Timeline: profile.New("x", "test", 0)}
 		note := decode
@@ -197,16 +196,15 @@ func TestFlagsAreForVLLM(t *testing.T) {
 	}
 }
 
-// TestFixes holds the table to what it asks of itself: each fix says all that is to say and names workloads
-// that there are, each kind has a fix for every workload in which it can be found, none names a flag or a
-// variable of another program, and every name in braces is known.
-func TestFixes(t *testing.T) {
+// TestTheTableIsComplete: each fix has all its sentences and known workloads, each kind has a fix for every workload in
+// which it can be found, no fix names a flag or a variable of another program, and every name in braces is known.
+func TestTheTableIsComplete(t *testing.T) {
 	names := textsOf(profile.Combine(nil))
 	for _, name := range []string{"stacks", "copy", "calls", "product"} {
 		names[name] = ""
 	}
 	for _, k := range Kinds() {
-		all := map[string]says{"": k.data.says}
+		all := map[string]wording{"": k.data.wording}
 		for name, c := range k.data.Cases {
 			all[name] = c
 		}

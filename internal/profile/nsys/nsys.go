@@ -1,7 +1,9 @@
-// Package nsys reads exports of Nsight Systems: the SQLite database that nsys export writes, of any release that
-// has CUPTI's activity tables. It looks columns up by name and does without missing ones.
+// Package nsys reads exports of Nsight Systems into a profile.Timeline: the SQLite databases that nsys export writes, of
+// any release with CUPTI's activity tables.
 //
-// It only reads the given file.
+// A reader scans one table after another: first the texts and devices that other tables refer to, then the devices'
+// activities (readActivities), then the threads' calls (readCalls). It looks columns up by name; a missing column reads
+// as null. Package sqlite scans the tables.
 package nsys
 
 import (
@@ -19,33 +21,38 @@ import (
 
 // The tables.
 const (
-	kernels    = "CUPTI_ACTIVITY_KIND_KERNEL"
-	copies     = "CUPTI_ACTIVITY_KIND_MEMCPY"
-	sets       = "CUPTI_ACTIVITY_KIND_MEMSET"
-	graphs     = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
-	runtime    = "CUPTI_ACTIVITY_KIND_RUNTIME"
-	ranges     = "NVTX_EVENTS"
-	texts      = "StringIds"
-	gpus       = "TARGET_INFO_GPU"
-	devices    = "TARGET_INFO_CUDA_DEVICE"
-	exported   = "META_DATA_EXPORT"
-	maxTexts   = 1 << 20
-	maxText    = 4096
-	pidBits    = 24
-	threadMask = 1<<pidBits - 1
+	kernels  = "CUPTI_ACTIVITY_KIND_KERNEL"
+	copies   = "CUPTI_ACTIVITY_KIND_MEMCPY"
+	sets     = "CUPTI_ACTIVITY_KIND_MEMSET"
+	graphs   = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+	runtime  = "CUPTI_ACTIVITY_KIND_RUNTIME"
+	ranges   = "NVTX_EVENTS"
+	texts    = "StringIds"
+	gpus     = "TARGET_INFO_GPU"
+	devices  = "TARGET_INFO_CUDA_DEVICE"
+	exported = "META_DATA_EXPORT"
 )
 
-// Nsight's numbers of copies (ENUM_CUDA_MEMCPY_OPER).
+const (
+	maxTexts = 1 << 20
+	maxText  = 4096 // bytes
+	// A globalTid has the thread in its lower 24 bits, and the process above them. A globalPid has the process there, too.
+	threadBits = 24
+	threadMask = 1<<threadBits - 1
+)
+
+// copyNames are Kineto's names for Nsight's kinds of copies (ENUM_CUDA_MEMCPY_OPER).
 var copyNames = map[int64]string{
 	1: "Memcpy HtoD (Host -> Device)", 2: "Memcpy DtoH (Device -> Host)", 8: "Memcpy DtoD (Device -> Device)",
 	9: "Memcpy HtoH (Host -> Host)", 10: "Memcpy PtoP (Device -> Device)",
 }
 
-// Read reads an export to SQLite of size bytes.
+// Read reads an export of size bytes, with at most limit events (see profile.New). A damaged export gives a partial
+// timeline; an export without any event is an error.
 func Read(ctx context.Context, r io.ReaderAt, size int64, source string, limit int) (*profile.Timeline, error) {
 	db, err := sqlite.Open(r, size)
 	if err != nil {
-		return nil, hint.With(fmt.Errorf("read %s: %w", source, err), again)
+		return nil, hint.With(fmt.Errorf("read %s: %w", source, err), exportAgain)
 	}
 	t, err := readTables(ctx, db, source, limit)
 	if err == nil && db.WAL {
@@ -54,7 +61,7 @@ func Read(ctx context.Context, r io.ReaderAt, size int64, source string, limit i
 	return t, err
 }
 
-const again = "export the report once more: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
+const exportAgain = "export the report once more: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
 
 func readTables(ctx context.Context, tables *sqlite.DB, source string, limit int) (*profile.Timeline, error) {
 	has := func(name string) bool { return tables.Columns(name) != nil }
@@ -83,7 +90,7 @@ func readTables(ctx context.Context, tables *sqlite.DB, source string, limit int
 	}
 	if damaged != nil {
 		if e.t.Events == 0 {
-			return nil, hint.With(fmt.Errorf("read %s: %w", source, damaged), again)
+			return nil, hint.With(fmt.Errorf("read %s: %w", source, damaged), exportAgain)
 		}
 		e.t.Partial = append(e.t.Partial, strings.ReplaceAll(damaged.Error(), "\n", "; "))
 	}
@@ -99,9 +106,9 @@ type reader struct {
 	ctx    context.Context //nolint:containedctx // of one call of Read
 	tables *sqlite.DB
 	t      *profile.Timeline
-	texts  map[int64]string
-	ids    map[int64]uint32
-	device map[[2]int64]int64 // by a process and its number there
+	texts  map[int64]string   // of StringIds
+	ids    map[int64]uint32   // numbers in the timeline's Names, by the same ids
+	device map[[2]int64]int64 // the machine's number of a GPU, by a process and the number there
 }
 
 func (e *reader) eachRow(name string, columns []string, row func(v []sqlite.Value)) error {
@@ -155,28 +162,30 @@ func (e *reader) readGPUs() error {
 	}))
 }
 
-// deviceOf returns an activity's device, and the process whose calls it follows.
-func (e *reader) deviceOf(pid, device int64) (int64, int) {
-	process := pid >> pidBits
-	if gpu, ok := e.device[[2]int64{process & threadMask, device}]; ok {
-		device = gpu
+// deviceOf returns the process that launched an activity, and the machine's number of its device.
+func (e *reader) deviceOf(globalPid, device int64) (process int64, gpu int) {
+	process = globalPid >> threadBits
+	if n, ok := e.device[[2]int64{process & threadMask, device}]; ok {
+		device = n
 	}
 	return process, int(device)
 }
 
+// An event is what a row says.
 type event struct {
 	profile.Event
-	process, lane int64 // lane is a stream or a thread
+	process, lane int64 // lane is the stream of an activity, or the thread of a call
 	device        int
 	class         profile.Class
-	id            int64  // name in StringIds
-	text          []byte // or the name itself
-	none          bool   // the row is no event
+	id            int64  // of the name, such as in StringIds
+	text          []byte // the name, instead of an id
+	skip          bool   // the row is no event
 }
 
-// readActivities reads a table of devices' activities. From the columns more, read takes a name's id and a size.
-func (e *reader) readActivities(from string, kind profile.Kind, read func([]sqlite.Value) (int64, uint64),
-	name func(int64) uint32, more ...string,
+// readActivities reads a table of devices' activities. read takes the id of the name and the size from the columns
+// more. name returns the number in Names for the id. Scan calls read on several goroutines at once, and name on one.
+func (e *reader) readActivities(from string, kind profile.Kind, read func([]sqlite.Value) (id int64, size uint64),
+	name func(id int64) uint32, more ...string,
 ) error {
 	common := []string{"start", "end", "deviceId", "streamId", "correlationId", "globalPid"}
 	return sqlite.Scan(e.ctx, e.tables, from, append(common, more...), func(v []sqlite.Value, x *event) {
@@ -198,12 +207,12 @@ func (x *event) setTimes(v []sqlite.Value) {
 }
 
 func (e *reader) readKernels() error {
-	named := "demangledName"
-	if e.tables.Column(kernels, named) < 0 {
-		named = "shortName"
+	column := "demangledName"
+	if e.tables.Column(kernels, column) < 0 {
+		column = "shortName"
 	}
 	return e.readActivities(kernels, profile.Kernel, func(v []sqlite.Value) (int64, uint64) { return v[0].Int, 0 },
-		e.nameID, named)
+		e.nameID, column)
 }
 
 func (e *reader) readGraphs() error {
@@ -234,15 +243,16 @@ func (e *reader) readCopies() error {
 	return errors.Join(err, e.readActivities(sets, profile.Memset, bytesOnly, func(int64) uint32 { return set }, "bytes"))
 }
 
+// readCalls reads a table of threads' calls. read takes the class and the name from the columns after the common three.
 func (e *reader) readCalls(from string, read func([]sqlite.Value, *event), columns ...string) error {
 	columns = append([]string{"start", "end", "globalTid"}, columns...)
 	return sqlite.Scan(e.ctx, e.tables, from, columns, func(v []sqlite.Value, x *event) {
 		x.setTimes(v)
-		x.process, x.lane = v[2].Int>>pidBits, v[2].Int&threadMask
+		x.process, x.lane = v[2].Int>>threadBits, v[2].Int&threadMask
 		read(v, x)
 	}, func(x *event) bool {
 		e.t.Events++
-		if x.none {
+		if x.skip {
 			return true
 		}
 		if x.class == profile.Runtime {
@@ -264,7 +274,7 @@ func (e *reader) readRuntime() error {
 // readRanges reads NVTX ranges. PyTorch adds a running number to its operators' ranges, which is dropped.
 func (e *reader) readRanges() error {
 	return e.readCalls(ranges, func(v []sqlite.Value, x *event) {
-		if x.none = v[1].Null || v[2].Null; x.none { // a mark, or a domain's or category's name
+		if x.skip = v[1].Null || v[2].Null; x.skip { // a mark, or the name of a domain or category
 			return
 		}
 		x.text = v[3].Bytes

@@ -93,7 +93,7 @@ func TestBadExports(t *testing.T) {
 	}
 }
 
-// TestAFileThatEndsEarlyIsPartial reads what is there.
+// TestAFileThatEndsEarlyIsPartial reads files of all sizes below the whole.
 func TestAFileThatEndsEarlyIsPartial(t *testing.T) {
 	_, b := read(t, "new.sqlite")
 	partial := 0
@@ -108,7 +108,7 @@ func TestAFileThatEndsEarlyIsPartial(t *testing.T) {
 		profile.Analyze(tl)
 	}
 	if partial == 0 {
-		t.Error("no shorter file was read and said to be partial")
+		t.Error("no truncated file gave a partial timeline")
 	}
 }
 

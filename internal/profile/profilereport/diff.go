@@ -12,8 +12,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Diff writes a comparison of two profiles. Gate is the share by which a unit of work may take
-// longer; below 0 there is no gate.
+// Diff writes a comparison of two profiles for a terminal. Gate is the share by which a unit of work may take longer,
+// such as 0.03; below 0 there is no gate.
 func Diff(w io.Writer, d *profile.Diff, gate float64, full bool, o render.Options) error {
 	t, most := render.NewDocument("Comparison of profiles"), 5
 	if full {
@@ -49,6 +49,7 @@ func Diff(w io.Writer, d *profile.Diff, gate float64, full bool, o render.Option
 	return t.Text(w, o, full)
 }
 
+// formatGrowth formats a relative change. gone says that nothing is left.
 func formatGrowth(g float64, gone bool) string {
 	switch {
 	case math.IsInf(g, 1):
@@ -63,6 +64,7 @@ func formatGrowth(g float64, gone bool) string {
 	return "+" + render.Percent(g)
 }
 
+// changeRows returns table rows of the first changes, at most this many. Parts that are the same have no row.
 func changeRows(list []profile.Change, most int) (rows [][]string) {
 	for _, c := range list {
 		if len(rows) == most || c.Before == c.After && c.Name != "time" && c.Name != "period" {
@@ -91,6 +93,7 @@ func changeRows(list []profile.Change, most int) (rows [][]string) {
 	return rows
 }
 
+// describeChange says how a part changed: in its number of launches, the duration of each, or as a whole.
 func describeChange(c profile.Change) string {
 	how := formatGrowth(c.Growth(), c.After == 0)
 	switch more, each := c.LaunchesAfter/c.LaunchesBefore-1, c.MeanGrowth(); {
@@ -123,7 +126,7 @@ func diffVerdict(d *profile.Diff, gate float64) (string, render.Style) {
 			}
 		}
 		if len(changed) > 0 {
-			break // kernels of one group may make up for each other
+			break // kernels are named if no group changed: their changes may cancel out
 		}
 	}
 	switch n := len(changed); {
@@ -151,10 +154,10 @@ const DiffSchema = "sixty.profile.diff/v1"
 
 func newChange(c profile.Change) object {
 	return object{
-		"name", c.Name, "before_seconds", c.Before, "after_seconds", c.After, "growth",
-		render.Finite(c.Growth()), "p", render.Finite(c.P),
-		"significant", c.Significant(), "changed", c.Reported, "before_launches", c.LaunchesBefore, "after_launches",
-		c.LaunchesAfter,
+		"name", c.Name, "before_seconds", c.Before, "after_seconds", c.After,
+		"growth", render.Finite(c.Growth()), "p", render.Finite(c.P),
+		"significant", c.Significant(), "changed", c.Reported,
+		"before_launches", c.LaunchesBefore, "after_launches", c.LaunchesAfter,
 	}
 }
 
@@ -175,10 +178,10 @@ func DiffJSON(w io.Writer, d *profile.Diff, gate float64) error {
 		token = newChange(*d.Token)
 	}
 	return render.JSON(w, object{
-		"schema", DiffSchema, "tool", version.This(), "verdict", verdict, "gate", gate, "per", d.Per, "units_before",
-		d.Before, "units_after", d.After,
-		"period", newChange(d.Period), "total", newChange(d.Total), "per_token", token, "groups", changes(d.Groups),
-		"idle", changes(d.Idle),
-		"kernels", changes(d.Kernels), "caveats", nonNil(d.Caveats),
+		"schema", DiffSchema, "tool", version.This(), "verdict", verdict, "gate", gate,
+		"per", d.Per, "units_before", d.Before, "units_after", d.After,
+		"period", newChange(d.Period), "total", newChange(d.Total), "per_token", token,
+		"groups", changes(d.Groups), "idle", changes(d.Idle), "kernels", changes(d.Kernels),
+		"caveats", nonNil(d.Caveats),
 	})
 }

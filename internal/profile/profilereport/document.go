@@ -1,5 +1,8 @@
-// Package profilereport draws a profile and its findings, as text with the answer first, as JSON
-// and as a page, and the comparison of two profiles. It decides nothing and fetches nothing.
+// Package profilereport writes a profile with its findings, and the comparison of two profiles.
+//
+// newDocument makes a render.Document, which is written as text with the answer first, or as a page. The JSON is written
+// from the profile itself (json.go). diff.go writes comparisons in both forms. The package judges nothing and performs
+// no I/O of its own.
 package profilereport
 
 import (
@@ -19,8 +22,8 @@ import (
 
 const runbook = "sixty explain slow-decode"
 
-// A share below least is not worth a line.
-const least = 0.01
+// leastShare is the share of the wall time below which a part has no line on the screen.
+const leastShare = 0.01
 
 // Text writes a profile for a terminal, the answer first: one screen or, in full, all findings,
 // steps, kernels, ranks and rates.
@@ -79,7 +82,7 @@ func newDocument(p *profile.Profile, v *finding.Verdict) *render.Document {
 	return d.Document
 }
 
-// formatSeconds writes nanoseconds.
+// formatSeconds formats a time in nanoseconds.
 func formatSeconds(ns int64) string { return render.Seconds(float64(ns) / 1e9) }
 
 // addList adds a section with a table if it has rows. A column's title may end in a bar and marks: < aligns to the
@@ -113,6 +116,7 @@ func columnsOf(text string) []render.Column {
 	return columns
 }
 
+// makeHeadline returns the first finding, or says that there is none.
 func makeHeadline(p *profile.Profile, v *finding.Verdict) (id, severity, summary string) {
 	f := v.Leading()
 	switch {
@@ -123,20 +127,21 @@ func makeHeadline(p *profile.Profile, v *finding.Verdict) (id, severity, summary
 			"a PyTorch before 1.8.1, or the profiler recorded without activities. " +
 			"sixty profile how prints the commands to take one"
 	}
-	g := profile.Group(0)
-	for i := range profile.Groups {
-		if p.Group[i].Time > p.Group[g].Time {
-			g = i
+	largest := profile.Group(0)
+	for g := range profile.Groups {
+		if p.Group[g].Time > p.Group[largest].Time {
+			largest = g
 		}
 	}
 	return "nothing-dominates", "",
 		fmt.Sprintf("The device is busy %s of the time and nothing stands out; the largest part is %s with %s",
-			render.Percent(p.Share(p.Busy)), g, render.Percent(p.Share(p.Group[g].Time)))
+			render.Percent(p.Share(p.Busy)), largest, render.Percent(p.Share(p.Group[largest].Time)))
 }
 
-// uneven is how many times the median the longest step must take to be mentioned.
+// uneven is how many times the median the longest step takes if it is mentioned.
 const uneven = 5
 
+// stepsLine counts the steps, with the median duration of each phase; "" without steps.
 func stepsLine(p *profile.Profile) string {
 	var parts []string
 	longest := ""
@@ -157,18 +162,20 @@ func stepsLine(p *profile.Profile) string {
 	return render.And(parts) + " (median" + longest + ")"
 }
 
+// A row is a part of the wall time: a group of kernels or a cause of idleness.
 type row struct {
 	Name  string
-	Time  int64
+	Time  int64 // mean over devices
 	Share float64
-	More  []string // kernels, their mean, their rate, the time of a step or the trace without this part
+	More  []string // number of kernels, their mean, their rate, and the time of a step or the trace without this part
 }
 
+// listParts returns all parts of the wall time: first the groups, then the causes, the largest first.
 func listParts(p *profile.Profile) []row {
 	peak, _, _ := profile.Peaks(p.GPU())
 	each, units := int64(max(p.Devices, 1)), int64(max(p.Steps[profile.Unknown].Count/max(len(p.Ranks), 1), 1))
 	without := func(t int64) string { return formatSeconds((p.Wall - t) / each / units) }
-	var out, idle []row
+	var groups, idle []row
 	for g := range profile.Groups {
 		x := p.Group[g]
 		if x.Count == 0 {
@@ -179,15 +186,15 @@ func listParts(p *profile.Profile) []row {
 		case x.Flops > 0 && peak > 0:
 			rate = render.Percent(x.Flops/known/peak) + " MFU"
 		case x.Flops > 0:
-			rate = flopsOf(x.Flops / known)
+			rate = formatFlops(x.Flops / known)
 		case x.Bytes > 0:
-			rate = bytesOf(x.Bytes / known)
+			rate = formatBandwidth(x.Bytes / known)
 		}
 		more := []string{
 			render.Grouped(float64(x.Count)), formatSeconds(x.Sum / int64(x.Count)), rate,
 			without(x.Alone),
 		}
-		out = append(out, row{g.String(), x.Time / each, p.Share(x.Time), more})
+		groups = append(groups, row{g.String(), x.Time / each, p.Share(x.Time), more})
 	}
 	for c := range profile.Causes {
 		if x := p.Idle[c]; x > 0 {
@@ -195,15 +202,16 @@ func listParts(p *profile.Profile) []row {
 		}
 	}
 	larger := func(a, b row) int { return byShare(b, a) }
-	slices.SortStableFunc(out, larger)
+	slices.SortStableFunc(groups, larger)
 	slices.SortStableFunc(idle, larger)
-	return append(out, idle...)
+	return append(groups, idle...)
 }
 
 func byShare(a, b row) int { return cmp.Compare(a.Share, b.Share) }
 
+// mainParts returns the largest parts, about most, and sums up the others.
 func mainParts(all []row, most int) (out []row) {
-	smallest := max(least, slices.SortedFunc(slices.Values(all), byShare)[max(0, len(all)-most)].Share)
+	smallest := max(leastShare, slices.SortedFunc(slices.Values(all), byShare)[max(0, len(all)-most)].Share)
 	rest, n := row{}, 0
 	for _, r := range all {
 		if r.Share >= smallest {
@@ -222,7 +230,7 @@ func mainParts(all []row, most int) (out []row) {
 	return out
 }
 
-// writeWallTime writes all of the wall time; a screen has its main parts.
+// writeWallTime writes where the wall time goes: its main parts on the screen, all parts in detail.
 func (d *document) writeWallTime() {
 	if d.p.Wall == 0 {
 		return
@@ -241,9 +249,9 @@ func (d *document) writeWallTime() {
 	d.Table(columnsOf(", , , |<"), few).In(render.Screen)
 	d.ShowIn(render.Details)
 	d.Table(columnsOf(", share, time|1, kernels, mean, rate, without it"), cells)
-	of := "the trace"
+	unit := "the trace"
 	if d.p.Steps[profile.Unknown].Count > 0 {
-		of = "a step"
+		unit = "a step"
 	}
 	hidden := ""
 	if d.p.Hidden > 0 {
@@ -253,15 +261,17 @@ func (d *document) writeWallTime() {
 	d.Paragraph("", fmt.Sprintf("Overlaps count once; the parts add up to the wall time.%s "+
 		"Rates are for kernels with recorded shapes; MFU is their share of the GPU's 16-bit peak. "+
 		"Without it: the minimum time of %s, if nothing else changed. %s kernels, %s of them replayed by graphs.",
-		hidden, of, render.Grouped(float64(d.p.KernelRuns)), render.Grouped(float64(d.p.GraphKernels)))).Style = render.Dim
+		hidden, unit, render.Grouped(float64(d.p.KernelRuns)), render.Grouped(float64(d.p.GraphKernels)))).Style = render.Dim
 }
 
+// A gap is one of a device.
 type gap struct {
 	*profile.Gap
-	on    string
-	since int64 // start of the device's first activity
+	device string
+	first  int64 // start of the device's first activity
 }
 
+// longestGaps returns the longest gaps of all devices.
 func longestGaps(p *profile.Profile) (out []gap) {
 	for a, d := range p.EachDevice {
 		for i := range d.Gaps {
@@ -274,7 +284,7 @@ func longestGaps(p *profile.Profile) (out []gap) {
 
 const mostGaps = 10
 
-// writeGaps mentions the gaps that did not come back and, in full, lists the longest.
+// writeGaps mentions one-time gaps, and lists the longest gaps in detail.
 func (d *document) writeGaps() {
 	list := longestGaps(d.p)
 	once, longest := 0, (*profile.Gap)(nil)
@@ -300,7 +310,7 @@ func (d *document) writeGaps() {
 	var cells [][]string
 	for _, g := range list {
 		cells = append(cells, []string{
-			formatSeconds(g.Time), formatSeconds(g.From - g.since), map[bool]string{true: "once"}[g.Once],
+			formatSeconds(g.Time), formatSeconds(g.From - g.first), map[bool]string{true: "once"}[g.Once],
 			g.Cause.String(),
 			render.Clip(render.Clean(g.Host), 70), render.Clip(render.Clean(g.Before), 70),
 		})
@@ -309,6 +319,7 @@ func (d *document) writeGaps() {
 	d.ShowIn(render.Everywhere)
 }
 
+// whereOf says how long the trace is, and on which devices.
 func whereOf(p *profile.Profile) string {
 	s := ": " + render.Seconds(p.Seconds())
 	if p.RecordedShare() < 0.9 {
@@ -321,6 +332,7 @@ func whereOf(p *profile.Profile) string {
 	return s + ", busy " + render.Percent(p.Share(p.Busy))
 }
 
+// writeFixes writes the first fix and the other findings' names, for the screen.
 func (d *document) writeFixes() {
 	d.ShowIn(render.Screen)
 	if f := d.v.Leading(); f != nil && len(f.Fixes) > 0 {
@@ -441,9 +453,9 @@ func (d *document) writeKernels() {
 func (d *document) writeRates() {
 	var cells [][]string
 	for _, r := range d.p.Roofline[:min(len(d.p.Roofline), 16)] {
-		rate, peak := flopsOf(r.Flops), "unknown"
+		rate, peak := formatFlops(r.Flops), "unknown"
 		if r.Bound == "bandwidth" || r.Flops == 0 {
-			rate = bytesOf(r.Bytes)
+			rate = formatBandwidth(r.Bytes)
 		}
 		if r.PeakShare > 0 {
 			peak = render.Percent(r.PeakShare) + " of " + r.Bound
@@ -455,15 +467,15 @@ func (d *document) writeRates() {
 		"time, runs|1, rate, peak|<, |…", cells)
 }
 
-// flopsOf writes a rate of operations, "" for zero.
-func flopsOf(perSecond float64) string {
+// formatFlops formats operations per second; "" for zero.
+func formatFlops(perSecond float64) string {
 	if perSecond == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%.3g TF/s", perSecond/1e12)
 }
 
-func bytesOf(perSecond float64) string { return fmt.Sprintf("%.4g GB/s", perSecond/1e9) }
+func formatBandwidth(perSecond float64) string { return fmt.Sprintf("%.4g GB/s", perSecond/1e9) }
 
 func (d *document) writeDevices() {
 	if d.p.Devices < 2 {

@@ -13,8 +13,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// made is a profile with everything that is shown: steps of two phases, communication,
-// copies, idleness, a rank beside it, names that are foreign.
+// made returns a profile with steps of two phases, communication, copies, idle time, several ranks, and names with
+// escapes and tags.
 func made(ranks int, slower int64) *profile.Profile {
 	var all []*profile.Analysis
 	for rank := range ranks {
@@ -53,9 +53,9 @@ func judged(p *profile.Profile) *finding.Verdict {
 	return &v
 }
 
-// TestTextAnswersFirstAndFits: at most twenty lines of at most 80 columns, and one that says
-// that the trace is partial; nothing of a foreign name reaches the terminal.
-func TestTextAnswersFirstAndFits(t *testing.T) {
+// TestTheScreenFits: it has at most twenty lines of 80 columns and one that says that the trace is partial, and no escape
+// sequence of a foreign name.
+func TestTheScreenFits(t *testing.T) {
 	for name, p := range map[string]*profile.Profile{"one": made(1, 0), "ranks": made(4, 0)} {
 		for _, full := range []bool{false, true} {
 			for _, width := range []int{0, 80, 120} {
@@ -74,7 +74,9 @@ func TestTextAnswersFirstAndFits(t *testing.T) {
 					t.Errorf("%s: an escape reaches the terminal", name)
 				}
 				if full && width == 0 && name == "ranks" {
-					for _, want := range []string{"FOUND", "RULED OUT", "STEPS", "decode", "mixed", "KERNELS", "DEVICES", "rank 3, GPU 0", "collectives"} {
+					for _, want := range []string{
+						"FOUND", "RULED OUT", "STEPS", "decode", "mixed", "KERNELS", "DEVICES", "rank 3, GPU 0", "collectives",
+					} {
 						if !strings.Contains(b.String(), want) {
 							t.Errorf("%q is missing in\n%s", want, b.String())
 						}
@@ -166,8 +168,10 @@ func TestHTML(t *testing.T) {
 			t.Errorf("%q is missing", want)
 		}
 	}
-	if strings.Contains(page, "<script") || strings.Contains(page, "http://") || strings.Contains(page, "https://") || strings.Contains(page, "ZgotmplZ") {
-		t.Error("the page asks for something outside of itself, or holds a foreign script")
+	for _, banned := range []string{"<script", "http://", "https://", "ZgotmplZ"} {
+		if strings.Contains(page, banned) {
+			t.Errorf("the page has %q: it must be self-contained, without foreign scripts", banned)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ const (
 	broken       // the text is not a value
 )
 
-// event is one trace event as text, its fields slices of the buffer.
+// event is the text of one trace event. Its fields are slices of the parser's buffer.
 type event struct {
 	ph          byte
 	cat, name   []byte // without quotes, with escapes
@@ -68,7 +68,7 @@ func skipString(b []byte) (int, state) {
 	return 0, cut
 }
 
-// skipShort is skipString for texts that are mostly a few bytes long.
+// skipShort does the same as skipString. It is faster for texts of a few bytes.
 func skipShort(b []byte) (n int, s state) {
 	for i := 1; i < len(b); i++ {
 		switch b[i] {
@@ -81,7 +81,7 @@ func skipShort(b []byte) (n int, s state) {
 	return 0, cut
 }
 
-// skipValue returns the length of the value at the beginning of b. atEnd says that nothing follows b.
+// skipValue returns the length of the value at the beginning of b. If atEnd, the stream ends with b.
 func skipValue(b []byte, atEnd bool) (int, state) {
 	if len(b) == 0 {
 		return 0, cut
@@ -132,13 +132,21 @@ func skipNested(b []byte) (int, state) {
 	return 0, cut
 }
 
+// skipSpace returns the index of the first byte from i on that is no space, or of b's end.
+func skipSpace(b []byte, i int) int {
+	for i < len(b) && kindOf[b[i]] == space {
+		i++
+	}
+	return i
+}
+
 // eachField calls yield with the name and the value of every field of the object at the beginning
 // of b, and returns the object's length.
 func eachField(b []byte, yield func(key, value []byte)) (int, state) {
 	i := 1
 	for {
-		for i < len(b) && (kindOf[b[i]] == space || b[i] == ',') {
-			i++
+		for i = skipSpace(b, i); i < len(b) && b[i] == ','; {
+			i = skipSpace(b, i+1)
 		}
 		if i >= len(b) {
 			return 0, cut
@@ -155,20 +163,13 @@ func eachField(b []byte, yield func(key, value []byte)) (int, state) {
 			return 0, s
 		}
 		key := b[i+1 : i+n-1]
-		i += n
-		for i < len(b) && kindOf[b[i]] == space {
-			i++
-		}
-		if i >= len(b) {
+		if i = skipSpace(b, i+n); i >= len(b) {
 			return 0, cut
 		}
 		if b[i] != ':' {
 			return 0, broken
 		}
-		i++
-		for i < len(b) && kindOf[b[i]] == space {
-			i++
-		}
+		i = skipSpace(b, i+1)
 		n, s = skipValue(b[i:], false)
 		if s != whole {
 			return 0, s
@@ -232,8 +233,8 @@ func unescapeName(v []byte) []byte {
 	return v
 }
 
-// parseMicros reads a time in microseconds, with any number of decimals, as nanoseconds. It is exact where floating
-// point is not: microseconds since 1970 with three decimals have more digits than a float64.
+// parseMicros reads a time in microseconds, with any number of decimals, as nanoseconds. It does not use floating
+// point, because microseconds since 1970 with three decimals have more digits than a float64.
 func parseMicros(v []byte) (int64, bool) {
 	v = rawText(v)
 	i, neg := 0, false
@@ -271,7 +272,7 @@ func parseMicros(v []byte) (int64, bool) {
 	return n, true
 }
 
-// parseFloatMicros reads other numbers than plain decimals: exponents, or too many digits.
+// parseFloatMicros reads a time that is not a plain decimal: with an exponent, or with too many digits.
 func parseFloatMicros(v []byte) (int64, bool) {
 	f, err := strconv.ParseFloat(string(v), 64)
 	if err != nil || math.Abs(f) > math.MaxInt64/1000-1 || math.IsNaN(f) {
@@ -280,7 +281,7 @@ func parseFloatMicros(v []byte) (int64, bool) {
 	return int64(f * 1000), true
 }
 
-// parseInt64 reads a whole number, also from the digits of a string ("stream 7").
+// parseInt64 reads a whole number, also one at the end of a string ("stream 7").
 func parseInt64(v []byte) (int64, bool) {
 	if len(v) > 0 && v[0] == '"' {
 		v = rawText(v)
@@ -308,6 +309,7 @@ func parseInt64(v []byte) (int64, bool) {
 	return n, true
 }
 
+// parseLongInt reads a number that has more than 18 digits, or a fraction or an exponent.
 func parseLongInt(v []byte, neg bool) (int64, bool) {
 	if u, err := strconv.ParseUint(string(v), 10, 64); err == nil {
 		n := int64(u) //nolint:gosec // addresses and ids wrap

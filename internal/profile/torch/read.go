@@ -8,20 +8,19 @@ import (
 	"github.com/sixty-dev/sixty/internal/profile"
 )
 
-// category is the kind of an event, by its category in the trace. Kineto's names have changed, and
-// differ between vendors.
+// category is what an event is. Kineto's names of categories have changed, and differ between vendors.
 type category uint8
 
 const (
 	ignored category = iota
-	kernel           // the kinds of devices' activities, in their order
+	kernel           // this and the next two: profile.Kind, in the same order
 	memcpy
 	memset
-	annotation // the classes of threads' calls, in their order
+	annotation // this and the next three: profile.Class, in the same order
 	python
 	operator
 	runtime
-	overhead // the profiler's own
+	overhead // of the profiler
 )
 
 var categories = func() map[string]category {
@@ -33,7 +32,7 @@ var categories = func() map[string]category {
 			"privateuse1_runtime privateuse1_driver runtime",
 	} {
 		for _, name := range strings.Fields(names) {
-			m[name] = category(i) //nolint:gosec // one of them
+			m[name] = category(i) //nolint:gosec // one of the categories
 		}
 	}
 	return m
@@ -41,7 +40,7 @@ var categories = func() map[string]category {
 
 func categoryOf(cat []byte) category { return categories[strings.ToLower(string(cat))] }
 
-// lookUpCategory looks a category up, in a cache by its text first.
+// lookUpCategory returns the category of a text. A cache saves most calls of categoryOf.
 func (p *parser) lookUpCategory(cat []byte) category {
 	if len(cat) == 0 {
 		return ignored
@@ -53,6 +52,7 @@ func (p *parser) lookUpCategory(cat []byte) category {
 	return slot.cat
 }
 
+// addEvent adds the parsed event to the timeline.
 func (p *parser) addEvent() {
 	e := &p.ev
 	switch e.ph {
@@ -94,20 +94,18 @@ func (p *parser) addEvent() {
 func (p *parser) addActivity(c category, name []byte, start, dur int64) {
 	e := &p.ev
 	a := profile.Event{Start: start, Dur: dur, Name: p.t.Names.ID(name)}
-	device, stream := int64(-1), int64(-1)
-	found := uint8(0)
+	var device, stream int64
+	var hasDevice, hasStream bool
 	if e.args != nil {
 		eachField(e.args, func(key, v []byte) {
 			switch string(key) {
 			case "device":
 				if n, ok := parseInt64(v); ok {
-					device = n
-					found |= 1
+					device, hasDevice = n, true
 				}
 			case "stream":
 				if n, ok := parseInt64(v); ok {
-					stream = n
-					found |= 2
+					stream, hasStream = n, true
 				}
 			case "correlation", "Correlation ID":
 				a.Correlation = parseCorrelation(v)
@@ -118,10 +116,10 @@ func (p *parser) addActivity(c category, name []byte, start, dur int64) {
 			}
 		})
 	}
-	if found&1 == 0 {
+	if !hasDevice {
 		device, _ = parseInt64(e.pid)
 	}
-	if found&2 == 0 {
+	if !hasStream {
 		stream, _ = parseInt64(e.tid)
 	}
 	p.t.AddActivity(0, int(device), stream, profile.Kind(c-kernel), a)
@@ -156,9 +154,9 @@ func (p *parser) addCall(c category, name []byte, start, dur int64) {
 		if e.args == nil || !hasKnownCost(name) {
 			break
 		}
-		if key := shapeKey(e.args); len(key) > 0 {
-			shape := func() profile.Cost { return costOf(string(name), readInputs(e.args)) }
-			call.Name = p.t.Names.IDWithCost(name, key, shape)
+		if shapes := shapesOf(e.args); len(shapes) > 0 {
+			cost := func() profile.Cost { return costOf(string(name), readInputs(e.args)) }
+			call.Name = p.t.Names.IDWithCost(name, shapes, cost)
 		}
 	}
 	if call.Name == 0 {
@@ -167,11 +165,12 @@ func (p *parser) addCall(c category, name []byte, start, dur int64) {
 	p.t.AddCall(0, threadID(process, thread), profile.Class(c-annotation), call)
 }
 
-// threadID distinguishes the threads of all processes. The correlations of a trace's devices do not
-// name their process, so a trace is read as one process.
+// threadID distinguishes the threads of all processes. All are read as one process, because activities of devices do
+// not name the process that launched them.
 func threadID(pid, tid int64) int64 { return pid<<32 ^ tid&math.MaxUint32 }
 
-// trimLayerNumber drops the number of a module's name: "nn.Module: DecoderLayer_7" is one of many alike.
+// trimLayerNumber drops the number of a module's name: all layers of a model ("nn.Module: DecoderLayer_7") count as
+// one module.
 func trimLayerNumber(name []byte) []byte {
 	if !bytes.HasPrefix(name, []byte("nn.Module: ")) {
 		return name
@@ -183,8 +182,8 @@ func trimLayerNumber(name []byte) []byte {
 	return name
 }
 
-// shapeKey is the text that distinguishes an operator's shapes; empty if none were recorded.
-func shapeKey(args []byte) (text []byte) {
+// shapesOf returns a text that is different for different inputs of an operator; empty if no shapes were recorded.
+func shapesOf(args []byte) (text []byte) {
 	eachField(args, func(name, v []byte) {
 		switch string(name) {
 		case "Input Dims", "Input dims", "Input type", "Concrete Inputs",

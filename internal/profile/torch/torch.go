@@ -1,8 +1,13 @@
-// Package torch reads traces of torch.profiler: Chrome's trace event format as Kineto writes it, for CUDA, HIP and
-// CPUs. It reads a stream once, event by event, and skips unreadable parts. Traces contain control characters and
-// bytes that are not UTF-8, and end within an event if a process was killed or a file system full.
+// Package torch reads traces of torch.profiler into a profile.Timeline: Chrome's trace event format as Kineto writes it,
+// for CUDA, HIP and CPUs.
 //
-// It only reads the given stream.
+// A parser reads a stream once. readDocument finds the events and the fields beside them (torch.go), parseEvent takes
+// an event's fields (event.go), addEvent adds the event to the timeline (read.go), and costOf computes what an operator
+// computes from its inputs' shapes (cost.go).
+//
+// The package has a JSON reader of its own, because real traces have many gigabytes, control characters and bytes that
+// are not UTF-8, and end in the middle if a process was killed or a file system was full. It skips what it cannot read,
+// and counts it.
 package torch
 
 import (
@@ -27,11 +32,11 @@ const (
 	bufferSize = 1 << 20
 	maxEvent   = 16 << 20 // bytes of one event's text
 	maxHeader  = 4 << 20  // bytes of one value beside the events
-	maxDepth   = 512      // nesting within which the end of a value is looked for
+	maxDepth   = 512      // nesting of a value
 )
 
-// Read reads a trace. A trace with an error is returned as a partial trace that says so; a stream
-// without any event is an error.
+// Read reads a trace, with at most limit events (see profile.New). A stream that ends with an error gives a partial
+// timeline. A stream without any event is an error.
 func Read(ctx context.Context, r io.Reader, source string, limit int) (*profile.Timeline, error) {
 	p := &parser{
 		ctx: ctx, r: r, buf: make([]byte, 0, bufferSize), headers: map[string][]byte{},
@@ -82,15 +87,15 @@ type parser struct {
 
 	t         *profile.Timeline
 	sawEvents bool
-	headers   map[string][]byte // values beside the events; a value that is too long is an empty text
-	cats      [8]struct {
+	headers   map[string][]byte // values beside the events; empty if longer than maxHeader
+	cats      [8]struct {       // cache of lookUpCategory
 		text string
 		cat  category
 	}
-	ev event
+	ev event // the last event parsed
 }
 
-// readMore reads on, so that at least one further byte follows buf. It keeps buf[pos:].
+// readMore reads at least one more byte into buf, or reports false. It keeps buf[pos:].
 func (p *parser) readMore() bool {
 	if p.end != nil {
 		return false
@@ -126,6 +131,7 @@ func (p *parser) readMore() bool {
 	return false
 }
 
+// endError returns the error for a stream that ends within a value.
 func (p *parser) endError() error {
 	if p.end == nil || errors.Is(p.end, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -133,7 +139,7 @@ func (p *parser) endError() error {
 	return p.end
 }
 
-// peekByte returns the next byte that is no space, or false at the end.
+// peekByte returns the next byte that is no space, without consuming it, or false at the end.
 func (p *parser) peekByte() (byte, bool) {
 	for {
 		for p.pos < len(p.buf) {
@@ -179,7 +185,7 @@ func (p *parser) readDocument() error {
 			p.pos++
 			continue
 		case c != '"':
-			return fmt.Errorf("at byte %d a name of a field should be: %w", p.offset+int64(p.pos), ErrNoTrace)
+			return fmt.Errorf("no field name at byte %d: %w", p.offset+int64(p.pos), ErrNoTrace)
 		}
 		if err := p.readField(); err != nil {
 			return err
@@ -215,7 +221,7 @@ func (p *parser) readField() error {
 	return err
 }
 
-// captureValue passes over a value and returns its text, or nil if it is longer than most. The text
+// captureValue consumes a value and returns its text, or nil if it is longer than most. The text
 // is valid until the next read.
 func (p *parser) captureValue(most int) ([]byte, error) {
 	for {
@@ -234,7 +240,7 @@ func (p *parser) captureValue(most int) ([]byte, error) {
 	}
 }
 
-// skipValue passes over a value of any length, without holding it.
+// skipValue consumes a value of any length, without holding it.
 func (p *parser) skipValue() error {
 	depth, inString, escaped := 0, false, false
 	for {
@@ -309,7 +315,7 @@ func (p *parser) readEvents() error {
 }
 
 // skipToEvent skips to the likely beginning of the next event: a brace before a known field. So
-// damage costs only the events that it lies in.
+// only the damaged events are lost.
 func (p *parser) skipToEvent() error {
 	for {
 		i := bytes.IndexByte(p.buf[p.pos:], '{')
@@ -336,6 +342,7 @@ func startsEvent(b []byte) bool {
 		func(s string) bool { return bytes.HasPrefix(b, []byte(s)) })
 }
 
+// readHeaders takes the devices and the rank from the values beside the events.
 func (p *parser) readHeaders() {
 	t := p.t
 	if v, err := strconv.ParseInt(strings.Trim(string(p.headers["with_stack"]), `" `), 10, 64); err == nil {

@@ -51,8 +51,7 @@ func TestReadsAKernelWithItsLaunch(t *testing.T) {
 	}
 }
 
-// TestFormsOfOneEvent reads a kernel however exporters have written it.
-func TestFormsOfOneEvent(t *testing.T) {
+func TestEveryFormOfAnEventIsRead(t *testing.T) {
 	for name, text := range map[string]string{
 		"as an array":             `[` + aKernel + `]`,
 		"as an array without end": `[` + aKernel + `,`,
@@ -75,9 +74,11 @@ func TestFormsOfOneEvent(t *testing.T) {
 	}
 }
 
-// TestCategories: of old an annotation was an operator, and the profiler tells of its own work.
+// TestCategories has an annotation that an old profiler recorded as an operator, and overhead of the profiler.
 func TestCategories(t *testing.T) {
-	tl := read(t, trace(strings.Replace(aKernel, `505583.125`, `505783.125`, 1), strings.Replace(aLaunch, `505543`, `505743`, 1), strings.Replace(strings.Replace(aKernel, `:42`, `:43`, 1), `505583`, `505513`, 1),
+	tl := read(t, trace(
+		strings.Replace(aKernel, `505583.125`, `505783.125`, 1), strings.Replace(aLaunch, `505543`, `505743`, 1),
+		strings.Replace(strings.Replace(aKernel, `:42`, `:43`, 1), `505583`, `505513`, 1),
 		`{"ph":"X","cat":"Operator","name":"ProfilerStep#5","pid":9,"tid":9,"ts":1712195495505500,"dur":500}`,
 		`{"ph":"X","cat":"overhead","name":"Activity Buffer Request","pid":-1,"tid":0,"ts":1712195495505600,"dur":100}`))
 	a := profile.Analyze(tl)
@@ -89,7 +90,7 @@ func TestCategories(t *testing.T) {
 	}
 }
 
-// TestDamagedTracesAreReadInPart reads what can be read, and says what could not.
+// TestDamagedTracesAreReadInPart: the timeline has the readable events, and says what is missing.
 func TestDamagedTracesAreReadInPart(t *testing.T) {
 	many := strings.Repeat(aLaunch+",", 40) + aLaunch
 	for name, tc := range map[string]struct {
@@ -107,7 +108,7 @@ func TestDamagedTracesAreReadInPart(t *testing.T) {
 		"time beyond 64 bits":  {trace(aKernel, strings.Replace(aLaunch, `"ts":1712195495505543`, `"ts":99999999999999999999`, 1)), "64 bits"},
 		"duration beyond":      {trace(aKernel, strings.Replace(aLaunch, `"dur":5`, `"dur":1e300`, 1)), "64 bits"},
 		"time without end":     {trace(aKernel, strings.Replace(aLaunch, `"ts":1712195495505543`, `"ts":"NaN"`, 1)), "64 bits"},
-		"a time of nothing":    {trace(aKernel, many, strings.Replace(aLaunch, `"ts":1712195495505543`, `"ts":0`, 1)), "far away from all others: 1"},
+		"a time of zero":       {trace(aKernel, many, strings.Replace(aLaunch, `"ts":1712195495505543`, `"ts":0`, 1)), "far away from all others: 1"},
 		"a year later":         {trace(aKernel, many, strings.Replace(aLaunch, `"ts":1712195495505543`, `"ts":1743731495505543`, 1)), "far away from all others: 1"},
 		"a day long":           {trace(aKernel, many, strings.Replace(aLaunch, `"dur":5`, `"dur":86400000000`, 1)), "far away from all others: 1"},
 		"halves of events":     {trace(aKernel, `{"ph":"B","cat":"cpu_op","name":"a","ts":1}`, `{"ph":"E","ts":2}`), "separate start or end events (ph B, E): 2"},
@@ -121,7 +122,7 @@ func TestDamagedTracesAreReadInPart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tl := read(t, tc.text)
 			if tl.Streams[0].Activities[profile.Kernel].Len() < 1 {
-				t.Fatal("the whole event before is lost")
+				t.Fatal("the intact event is lost")
 			}
 			if tl.Truncated != (tc.partial == "is truncated") {
 				t.Errorf("truncated: %v", tl.Truncated)
@@ -175,7 +176,6 @@ func TestReadersThatFail(t *testing.T) {
 	}
 }
 
-// TestALongTraceKeepsItsBeginning bounds what is held.
 func TestALongTraceKeepsItsBeginning(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("[")
@@ -195,8 +195,7 @@ func TestALongTraceKeepsItsBeginning(t *testing.T) {
 	}
 }
 
-// TestEventsAtOneTimeStopAtTheLimit: what cannot be divided by time ends at the limit.
-func TestEventsAtOneTimeStopAtTheLimit(t *testing.T) {
+func TestEventsThatBeginAtOneTimeStopAtTheLimit(t *testing.T) {
 	text := "[" + strings.Repeat(`{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":1},`, 20_000) + "]"
 	tl, err := Read(t.Context(), strings.NewReader(text), "x", 1000)
 	if err != nil || tl.Streams[0].Activities[profile.Kernel].Len() != 1000 || tl.Dropped[""] != 19_000 || len(tl.Partial) == 0 {
@@ -234,8 +233,8 @@ func TestMicrosecondsAreExact(t *testing.T) {
 	}
 }
 
-// TestShapes computes the work of operators by hand.
-func TestShapes(t *testing.T) {
+// TestCosts compares with costs that were computed by hand.
+func TestCosts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		op, args     string
 		flops, bytes float64

@@ -1,10 +1,10 @@
 package tracefile
 
 import (
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -15,17 +15,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/profile"
 )
 
-// edit is what is done to a trace before it is compared with what it was made from.
+// edit changes a trace.
 type edit struct {
-	kernel  string  // a word of the names of the kernels that are changed
-	scale   float64 // each takes so many times as long; 0 is as long as before
-	times   int     // how often it is launched for once; 0 is once
-	gone    bool
+	kernel  string  // part of the name of the kernels to change
+	scale   float64 // factor of their duration; 0 is 1
+	times   int     // launches instead of one; 0 is 1
+	gone    bool    // they are not launched
 	instead string  // another name
-	between float64 // µs of the host before each step
+	between float64 // µs that the host computes before each step
 }
 
-// activity is one of the base trace's: testdata/decode.json.gz names its source.
+// activity is an activity of the base trace. testdata/decode.json.gz names its source.
 type activity struct {
 	name, category, call string
 	start, dur           float64
@@ -47,15 +47,16 @@ func base(t *testing.T) (out []activity) {
 	return out
 }
 
-// steps writes twenty-four decode steps like the base trace's as torch.profiler does, each kernel's time 3 % longer or
-// shorter by chance and edited, and reads them.
+// steps repeats the base trace's decode step twenty-four times, in torch.profiler's format, and reads it. Durations vary
+// by 3 % at random.
 func steps(t *testing.T, of []activity, seed uint64, e edit) *profile.Profile {
 	t.Helper()
 	var b strings.Builder
 	r, at := rand.New(rand.NewPCG(seed, 7)), 1000.0
 	event := func(cat, name string, pid int, start, dur float64, corr int) {
 		quoted, _ := json.Marshal(name) //nolint:errchkjson // a string
-		fmt.Fprintf(&b, "{\"ph\":\"X\",\"cat\":%q,\"name\":%s,\"pid\":%d,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"device\":0,\"stream\":0,\"correlation\":%d}},\n", cat, quoted, pid, start, dur, corr)
+		fmt.Fprintf(&b, `{"ph":"X","cat":%q,"name":%s,"pid":%d,"tid":1,"ts":%.3f,"dur":%.3f,`+
+			`"args":{"device":0,"stream":0,"correlation":%d}},`+"\n", cat, quoted, pid, start, dur, corr)
 	}
 	b.WriteString("[")
 	for step := range 24 {
@@ -73,7 +74,8 @@ func steps(t *testing.T, of []activity, seed uint64, e edit) *profile.Profile {
 			end = a.start + a.dur
 			name, dur, times := a.name, a.dur*max(0.7, 1+0.03*r.NormFloat64()), 1
 			if e.kernel != "" && strings.Contains(name, e.kernel) {
-				if dur, times = dur*max(e.scale, float64(1-int(math.Ceil(e.scale)))), max(e.times, 1); e.gone {
+				dur, times = dur*cmp.Or(e.scale, 1), cmp.Or(e.times, 1)
+				if e.gone {
 					times = 0
 				}
 				if e.instead != "" {
@@ -92,9 +94,8 @@ func steps(t *testing.T, of []activity, seed uint64, e edit) *profile.Profile {
 	return profile.Combine([]*profile.Analysis{profile.Analyze(tl)})
 }
 
-// TestDiffOfEditedTraces: of twelve edits of a real trace exactly what was edited is named, and of six
-// repetitions nothing.
-func TestDiffOfEditedTraces(t *testing.T) {
+// TestDiffReportsExactlyWhatWasEdited edits a real trace in twelve ways, and repeats it without an edit six times.
+func TestDiffReportsExactlyWhatWasEdited(t *testing.T) {
 	const norm, experts, attention, cast = "Rmsnorm2d", "x1_swiglu", "kernel_unified_attention_3d", "triton_poi_fused__to_copy"
 	of := base(t)
 	before := steps(t, of, 1, edit{})
@@ -152,7 +153,7 @@ func TestDiffOfEditedTraces(t *testing.T) {
 			words := strings.FieldsFunc(of, func(r rune) bool { return r == ',' || r == ' ' })
 			for _, k := range kernels {
 				if !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(k, w) }) {
-					t.Errorf("the kernel %s is named", k)
+					t.Errorf("the kernel %s is reported", k)
 				}
 			}
 			if len(kernels) < len(words) {

@@ -9,17 +9,18 @@ import (
 	"github.com/sixty-dev/sixty/internal/profile"
 )
 
-// collectAfter is the growth of memory, in percent, between two garbage collections.
-const collectAfter = 25
+// gcPercent is the growth of memory, in percent, between two garbage collections. A timeline has few pointers and makes
+// little garbage, so that frequent collections cost no time, and rare ones would cost twice the memory.
+const gcPercent = 25
 
 // Options say how traces are read.
 type Options struct {
 	Limit int                              // most events of a trace to hold, at least 1000
-	Show  func(format string, args ...any) // called for each of several traces
+	Show  func(format string, args ...any) // shows the progress with several traces
 }
 
-// Profile reads and analyses traces and directories, one after the other: a job may have a
-// thousand. A trace among several that cannot be read makes the profile partial.
+// Profile reads and analyses files and directories of traces. It holds one trace at a time, because a job may have a
+// thousand. If some of the traces cannot be read, the profile is partial.
 func Profile(ctx context.Context, args []string, o Options) (*profile.Profile, error) {
 	var paths []string
 	for _, a := range args {
@@ -32,9 +33,7 @@ func Profile(ctx context.Context, args []string, o Options) (*profile.Profile, e
 	if o.Limit < 1000 {
 		return nil, errors.New("--max-events: want at least 1000")
 	}
-	// A timeline has few pointers and makes little garbage: collecting often costs nothing, and
-	// collecting rarely would cost twice the memory.
-	defer debug.SetGCPercent(debug.SetGCPercent(collectAfter))
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	var ranks []*profile.Analysis
 	var failed []error
 	for i, path := range paths {

@@ -1,4 +1,7 @@
-// Package tracefile opens traces on the disk, of every format, and names the format of files that are not traces.
+// Package tracefile finds, opens and reads traces of every format: JSON of torch.profiler, plain or compressed, and
+// SQLite databases of Nsight Systems. Its errors name the format of files that are not traces.
+//
+// Profile reads several traces and directories into one profile.
 package tracefile
 
 import (
@@ -25,8 +28,8 @@ import (
 // Stdin is the path of the standard input.
 const Stdin = "-"
 
-// Files is the most files of a directory: one for each rank.
-const Files = 4096
+// maxFiles is the most traces in a directory: one for each rank.
+const maxFiles = 4096
 
 const exportHint = "export it first: nsys export --type sqlite REPORT.nsys-rep"
 
@@ -61,19 +64,19 @@ func List(path string) ([]string, error) {
 	case len(found) == 0:
 		return nil, hint.With(fmt.Errorf("%s: no traces in this directory", path),
 			"traces end in .json, .json.gz or .sqlite; sixty profile how prints the commands to take one")
-	case len(found) > Files:
-		return nil, fmt.Errorf("%s: %d traces, at most %d are read together", path, len(found), Files)
+	case len(found) > maxFiles:
+		return nil, fmt.Errorf("%s: %d traces, at most %d are read together", path, len(found), maxFiles)
 	}
 	return found, nil
 }
 
-// isReadable reports false for a path that would block when it is opened, such as a pipe.
+// isReadable reports whether opening a path does not block, as it does for a pipe.
 func isReadable(path string) bool {
 	info, err := os.Stat(path)
 	return err != nil || info.Mode().IsRegular()
 }
 
-// Workers leaves out the trace of vLLM's front end, which is not a rank, if there are traces of workers.
+// Workers returns the paths without traces of vLLM's front end, which is not a rank, if there are any others.
 func Workers(paths []string) []string {
 	workers := slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
 		return strings.Contains(filepath.Base(p), "async_llm")
@@ -99,7 +102,7 @@ func openFile(path string) (file *os.File, size int64, err error) {
 	return file, info.Size(), nil
 }
 
-// Read reads one trace; profile.New explains limit.
+// Read reads one trace, with at most limit events (see profile.New).
 func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error) {
 	file, size, err := openFile(path)
 	if err != nil {
@@ -114,8 +117,8 @@ func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error
 	head = head[:n]
 	if bytes.HasPrefix(head, []byte(sqlite.Magic)) {
 		if path == Stdin {
-			return nil, hint.With(errors.New("read the standard input: a database of Nsight Systems is read from a "+
-				"file"), "save it, and give its path")
+			return nil, hint.With(errors.New("read the standard input: "+
+				"a database of Nsight Systems is read from a file"), "save it, and give its path")
 		}
 		return nsys.Read(ctx, file, size, path, limit)
 	}
@@ -144,7 +147,7 @@ func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error
 	return torch.Read(ctx, ahead, path, limit)
 }
 
-// checkForeign names the format of a file that is not a trace.
+// checkForeign returns an error that names the format of a file that is not a trace.
 func checkForeign(path string, head []byte) error {
 	for _, x := range []struct{ prefix, suffix, is, hint string }{
 		{
@@ -170,6 +173,7 @@ func checkForeign(path string, head []byte) error {
 	return nil
 }
 
+// A counter counts the bytes that are read.
 type counter struct {
 	r io.Reader
 	n int64
@@ -181,7 +185,8 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a reader's errors stay as they are
 }
 
-// Decompression bombs: traces are compressed to a tenth or a thirtieth; deflate's limit is a thousandth.
+// A stream is a decompression bomb if it unpacks to more than bombSize bytes and bombRatio times its size. Traces unpack
+// to ten or thirty times theirs, and deflate can reach a thousand.
 const (
 	bombSize  = 64 << 20
 	bombRatio = 200
@@ -189,11 +194,11 @@ const (
 
 var errBomb = fmt.Errorf("it unpacks to more than %d times its size, which no trace does", bombRatio)
 
-// guard ends a stream that unpacks to far more than any trace.
+// A guard ends a stream that is a decompression bomb.
 type guard struct {
 	r  io.Reader
-	in *counter
-	n  int64
+	in *counter // the compressed stream
+	n  int64    // bytes unpacked
 }
 
 func (g *guard) Read(p []byte) (int, error) {
@@ -205,8 +210,8 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // as above
 }
 
-// readAhead reads in another goroutine, so that unpacking and parsing use two processors. The
-// function that it returns ends the goroutine and waits for it, before the source is closed.
+// readAhead reads r on another goroutine, so that unpacking and parsing use two processors. The returned function ends
+// the goroutine and waits for it; call it before closing r.
 func readAhead(r io.Reader) (io.Reader, func()) {
 	out, in := io.Pipe()
 	done := make(chan struct{})

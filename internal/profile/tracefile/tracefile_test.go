@@ -76,7 +76,7 @@ func TestReadsEveryFormOfATrace(t *testing.T) {
 	}
 }
 
-// spaces are endless.
+// spaces is an endless stream.
 type spaces struct{}
 
 func (spaces) Read(p []byte) (int, error) {
@@ -86,7 +86,7 @@ func (spaces) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestABombIsNoTrace(t *testing.T) {
+func TestADecompressionBombIsNotUnpacked(t *testing.T) {
 	bomb := zipped(t, io.MultiReader(strings.NewReader("["+event+","), io.LimitReader(spaces{}, 80<<20)))
 	tl, err := Read(t.Context(), write(t, "bomb.json.gz", bomb), 0)
 	if err != nil || len(tl.Partial) != 1 || !strings.Contains(tl.Partial[0], "unpacks to more than") {
@@ -147,6 +147,16 @@ func TestStdin(t *testing.T) {
 	}
 }
 
+// realTraces returns the directory with real traces, or skips the test.
+func realTraces(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join("..", "..", "..", "..", "shared", "data", "profiles")
+	if _, err := os.Stat(dir); err != nil {
+		t.Skip("the real traces are not here: ", err)
+	}
+	return dir
+}
+
 func TestList(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := List(dir); err == nil || hint.Of(err) == "" {
@@ -164,16 +174,12 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestAgainstOtherTools compares with what TraceLens (of 2026-11) says of the same files:
-// wall, busy and exposed communication in milliseconds. It leaves out of the Qwen trace what
-// was launched before the profiler's step, 14.8 ms with 14.2 ms of work, so that one is
-// compared by its idle share, within a point. Its times are floating point, a quarter of a
-// microsecond apart, and it counts memsets as computation.
-func TestAgainstOtherTools(t *testing.T) {
-	dir := filepath.Join("..", "..", "..", "..", "shared", "data", "profiles")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skip("the real traces are not here: ", err)
-	}
+// TestTimesAreThoseOfTraceLens compares with TraceLens (of 2026-11) on the same files: wall, busy and exposed
+// communication in milliseconds, and the idle share. TraceLens omits the activities of the Qwen trace that were launched
+// before the profiler's step (14.8 ms, of which 14.2 ms busy), so only the idle share is compared there. Its times are
+// floating-point numbers a quarter of a microsecond apart, and memsets count as computation.
+func TestTimesAreThoseOfTraceLens(t *testing.T) {
+	dir := realTraces(t)
 	for name, want := range map[string]struct{ wall, busy, exposed, idle float64 }{
 		"hta_nccl_data.json.gz":                                                    {660.551006, 157.500078, 39.529327, 0.76156},
 		"hta_ns_resolution_rank0.pt.trace.json.gz":                                 {480.02925, 472.4625, 0, 0.01576},
@@ -191,12 +197,18 @@ func TestAgainstOtherTools(t *testing.T) {
 		if math.Abs(d.Share(d.IdleTime())-want.idle) > 0.01 {
 			t.Errorf("%s: idle %.4f, want %.4f", name, d.Share(d.IdleTime()), want.idle)
 		}
-		if want.wall > 0 && (math.Abs(ms(d.Wall)-want.wall) > 0.05 || math.Abs(ms(d.Busy)-want.busy) > 0.05 || math.Abs(ms(d.Exposed)-want.exposed) > 0.05) {
+		differs := math.Abs(ms(d.Wall)-want.wall) > 0.05 || math.Abs(ms(d.Busy)-want.busy) > 0.05 ||
+			math.Abs(ms(d.Exposed)-want.exposed) > 0.05
+		if want.wall > 0 && differs {
 			t.Errorf("%s: wall %f, busy %f, exposed %f, want %+v", name, ms(d.Wall), ms(d.Busy), ms(d.Exposed), want)
 		}
 	}
-	// TraceLens' categories by operator, in milliseconds: CONV_fwd, CONV_bwd and its "other", which is pooling;
-	// NORM_fwd and NORM_bwd; GEMM. Of the MI300X, InferenceAttention by its two operators.
+}
+
+// TestGroupsAreThoseOfTraceLens compares with TraceLens' times by category, in milliseconds: CONV_fwd, CONV_bwd and
+// "other" (pooling); NORM_fwd and NORM_bwd; GEMM; on the MI300X, the two operators of InferenceAttention.
+func TestGroupsAreThoseOfTraceLens(t *testing.T) {
+	dir := realTraces(t)
 	for name, want := range map[string]map[profile.Group]float64{
 		"hta_ns_resolution_rank0.pt.trace.json.gz":                                 {profile.Convolution: 308.377, profile.Norm: 86.04625, profile.GEMM: 0.38525},
 		"hta_nccl_data.json.gz":                                                    {profile.Convolution: 58.883051, profile.Norm: 31.382107, profile.GEMM: 0.187902},
@@ -214,8 +226,12 @@ func TestAgainstOtherTools(t *testing.T) {
 			}
 		}
 	}
-	// By SQL over the same tables, both GPUs together: kernels; wall and busy by the union of
-	// intervals, copies and memsets by their sum, and NCCL's kernels by theirs, in nanoseconds.
+}
+
+// TestAnExportGivesTheNumbersOfSQL compares with SQL over the same tables, both GPUs together: kernels; wall and busy by
+// the union of intervals, copies with memsets by their sum, and NCCL's kernels by their sum, in nanoseconds.
+func TestAnExportGivesTheNumbersOfSQL(t *testing.T) {
+	dir := realTraces(t)
 	for name, want := range map[string][5]int64{
 		"nsysai_h100_2gpu_1s.sqlite":    {3442, 1938706183, 1925700952, 1880842214 + 29216, 0},
 		"nsysai_mfu_2gpu_before.sqlite": {4010, 598510363, 541093703, 5692087 + 213408, 25401752},

@@ -11,7 +11,7 @@ import (
 
 // A Value is a value of a row. Its bytes are valid until Scan's take returns.
 type Value struct {
-	Int   int64  // whole part of a floating-point number
+	Int   int64  // a number without its fraction
 	Bytes []byte // text and blobs; nil for numbers
 	Null  bool
 }
@@ -22,31 +22,32 @@ func (v Value) Text() string { return string(v.Bytes) }
 // CopyRow is a read for Scan that keeps the values.
 func CopyRow(v []Value, row *[]Value) { *row = slices.Clone(v) }
 
-// A run is neighbouring pages of a table.
+// A run is a number of neighbouring pages with rows of a table. It is the unit of work.
 type run struct{ from, pages uint32 }
 
-// Column is the number of the column with a name in a table, or -1.
+// Column returns the index of a table's column by its name, in any case, or -1.
 func (d *DB) Column(table, name string) int {
 	return slices.IndexFunc(d.Columns(table), func(c string) bool { return strings.EqualFold(c, name) })
 }
 
-// ahead is how many parts each worker reads ahead.
+// ahead is how many runs each worker reads ahead.
 const ahead = 3
 
+// A chunk is the rows of a run.
 type chunk[T any] struct {
 	run
 	data []byte
 	rows []T
-	err  error // after these rows
+	err  error // that ended the run after rows
 	done chan struct{}
 }
 
-// Scan makes a T from the wanted columns of every row by read, which gets a zero T, and hands it to
-// take, in order, until take returns false. A missing column is null; each is wanted once. A
-// damaged table ends with an error after the rows before the damage.
+// Scan calls read for every row of a table, and take for every T that read filled, in the order of the rows, until take
+// returns false. read gets the wanted columns and a zero T. A missing column is null. No column may be wanted twice. A
+// damaged table gives the rows before the damage, and an error.
 //
-// The processors share the parts. Several goroutines call read at once, so it must change nothing;
-// the caller's goroutine calls take. The bytes of a value may be kept from read to take.
+// Several goroutines call read at once, so it must not change shared data. The caller's goroutine calls take. A T may
+// hold the bytes of values until take returns.
 func Scan[T any](ctx context.Context, d *DB, table string, want []string, read func([]Value, *T),
 	take func(*T) bool,
 ) error {
@@ -57,17 +58,19 @@ func Scan[T any](ctx context.Context, d *DB, table string, want []string, read f
 	for i, w := range want {
 		indexes[i] = d.Column(table, w)
 	}
-	if err := scanParts(ctx, d, table, indexes, read, take); err != nil {
+	if err := scanRuns(ctx, d, table, indexes, read, take); err != nil {
 		return fmt.Errorf("table %s: %w", table, err)
 	}
 	return nil
 }
 
-func scanParts[T any](ctx context.Context, d *DB, table string, columns []int, read func([]Value, *T),
+// scanRuns scans the runs on all processors: one goroutine hands free chunks with the next runs to the workers, and in
+// the same order to this function, which waits for each and returns it.
+func scanRuns[T any](ctx context.Context, d *DB, table string, columns []int, read func([]Value, *T),
 	take func(*T) bool,
 ) error {
-	parts, damaged := d.findRuns(ctx, table)
-	workers := min(runtime.GOMAXPROCS(0), 1+len(parts)/ahead)
+	runs, damaged := d.findRuns(ctx, table)
+	workers := min(runtime.GOMAXPROCS(0), 1+len(runs)/ahead)
 	work, ordered := make(chan *chunk[T], ahead*workers), make(chan *chunk[T], ahead*workers)
 	free := make(chan *chunk[T], ahead*workers)
 	for range ahead * workers {
@@ -80,7 +83,7 @@ func scanParts[T any](ctx context.Context, d *DB, table string, columns []int, r
 	all.Go(func() {
 		defer close(ordered)
 		defer close(work)
-		for _, next := range parts {
+		for _, next := range runs {
 			select {
 			case p := <-free:
 				p.run = next

@@ -1,8 +1,9 @@
-// Package sqlite scans the tables of an SQLite database file, read only, row by row: no SQL, no
-// indexes, no writing. This is enough for the export of a profiler. It is many times as fast as a
-// database engine, in memory that does not grow with the file, and needs no dependency.
+// Package sqlite scans the tables of an SQLite database file, row by row. It has no SQL, no indexes and no writing, which
+// is enough for the export of a profiler. It is many times as fast as a database engine, needs no dependency, and its
+// memory does not grow with the file.
 //
-// The format is described at https://www.sqlite.org/fileformat2.html.
+// Open reads the header and the schema. Scan finds a table's leaf pages, reads runs of them on all processors, and takes
+// the wanted columns from each row (readRecord). https://www.sqlite.org/fileformat2.html describes the format.
 package sqlite
 
 import (
@@ -27,16 +28,17 @@ var (
 
 const (
 	headerSize = 100
-	together   = 128 << 10 // bytes of neighbouring pages to read at once
+	maxRun     = 128 << 10 // bytes of a run
 	maxPayload = 64 << 20  // bytes of a row
 	maxDepth   = 40        // levels of a tree
 	maxSchema  = 10_000    // tables and indexes
 )
 
+// A tree is a table.
 type tree struct {
 	columns []string
 	root    uint32
-	rowid   int // column with the row's number, or -1
+	rowid   int // index of the column that is an alias of the row's number, or -1
 }
 
 // A DB is an open database.
@@ -97,59 +99,61 @@ func (d *DB) readSchema() error {
 	return nil
 }
 
-// parseColumns reads the names of a table's columns from its CREATE statement, and which of them is
-// an alias of the row's number.
+// parseColumns reads the names of a table's columns from its CREATE statement, and the index of the column that is an
+// alias of the row's number, or -1.
 func parseColumns(sql string) (names []string, rowid int) {
 	names, rowid = []string{}, -1
-	open := strings.IndexByte(sql, '(')
-	if open < 0 {
-		return names, rowid
-	}
-	var def strings.Builder
-	depth := 0
-	flush := func() {
-		words := strings.Fields(def.String())
-		def.Reset()
+	for _, definition := range splitDefinitions(sql) {
+		words := strings.Fields(definition)
 		if len(words) == 0 {
-			return
+			continue
 		}
 		switch strings.ToUpper(words[0]) {
 		case "PRIMARY", "UNIQUE", "CHECK", "FOREIGN", "CONSTRAINT":
-			return
+			continue
 		}
-		definition := strings.ToUpper(strings.Join(words, " "))
-		if len(words) > 1 && strings.EqualFold(words[1], "INTEGER") && strings.Contains(definition, "PRIMARY KEY") {
+		key := strings.Contains(strings.ToUpper(strings.Join(words, " ")), "PRIMARY KEY")
+		if len(words) > 1 && strings.EqualFold(words[1], "INTEGER") && key {
 			rowid = len(names)
 		}
 		names = append(names, strings.Trim(words[0], "\"`[]'"))
 	}
+	return names, rowid
+}
+
+// splitDefinitions returns the definitions between the parentheses of a CREATE statement, without comments.
+func splitDefinitions(sql string) (definitions []string) {
+	open := strings.IndexByte(sql, '(')
+	if open < 0 {
+		return nil
+	}
+	var text strings.Builder
+	depth := 0
 	for i := open + 1; i < len(sql); i++ {
-		switch c := sql[i]; {
+		c := sql[i]
+		switch {
 		case c == '-' && strings.HasPrefix(sql[i:], "--"):
 			end := strings.IndexByte(sql[i:], '\n')
 			if end < 0 {
-				i = len(sql)
-				break
+				return append(definitions, text.String())
 			}
 			i += end
-			def.WriteByte(' ')
+			c = ' '
 		case c == '(':
 			depth++
-			def.WriteByte(c)
 		case c == ')' && depth == 0:
-			flush()
-			return names, rowid
+			return append(definitions, text.String())
 		case c == ')':
 			depth--
-			def.WriteByte(c)
+			continue
 		case c == ',' && depth == 0:
-			flush()
-		default:
-			def.WriteByte(c)
+			definitions = append(definitions, text.String())
+			text.Reset()
+			continue
 		}
+		text.WriteByte(c)
 	}
-	flush()
-	return names, rowid
+	return append(definitions, text.String())
 }
 
 // Columns are the names of a table's columns; nil if the table does not exist.
@@ -160,20 +164,22 @@ func (d *DB) Columns(name string) []string {
 	return nil
 }
 
+// findRuns returns a table's leaf pages in runs, in order, with an error if some are missing.
 func (d *DB) findRuns(ctx context.Context, name string) ([]run, error) {
 	leaves, err := d.findLeaves(ctx, d.tables[name])
-	most := uint32(max(1, together/d.pageSize)) //nolint:gosec // a few pages
-	var parts []run
+	most := uint32(max(1, maxRun/d.pageSize)) //nolint:gosec // a few pages
+	var runs []run
 	for _, n := range leaves {
-		if k := len(parts) - 1; k >= 0 && parts[k].from+parts[k].pages == n && parts[k].pages < most {
-			parts[k].pages++
+		if k := len(runs) - 1; k >= 0 && runs[k].from+runs[k].pages == n && runs[k].pages < most {
+			runs[k].pages++
 			continue
 		}
-		parts = append(parts, run{n, 1})
+		runs = append(runs, run{n, 1})
 	}
-	return parts, err
+	return runs, err
 }
 
+// readPages reads neighbouring pages from page n on. It returns fewer pages at the end of the file.
 func (d *DB) readPages(n, pages uint32, into []byte) ([]byte, error) {
 	if n == 0 || n > d.pages {
 		return nil, fmt.Errorf("%w: page %d of %d", ErrCorrupt, n, d.pages)
@@ -192,17 +198,19 @@ const (
 	leaf     = 0x0d
 )
 
-func (d *DB) listCells(p []byte, n uint32) (kind byte, at, cells int, err error) {
+// listCells reads the header of a table's page n: its kind, where its array of cell positions begins, and their number.
+func (d *DB) listCells(p []byte, n uint32) (kind byte, first, cells int, err error) {
+	at := 0
 	if n == 1 {
 		at = headerSize
 	}
 	kind, cells = p[at], int(binary.BigEndian.Uint16(p[at+3:]))
-	first := at + 8
+	first = at + 8
 	if kind == interior {
 		first = at + 12
 	}
 	if kind != interior && kind != leaf || first+2*cells > len(p) {
-		return 0, 0, 0, fmt.Errorf("%w: page %d is none of a table", ErrCorrupt, n)
+		return 0, 0, 0, fmt.Errorf("%w: page %d is not a table's", ErrCorrupt, n)
 	}
 	return kind, first, cells, nil
 }
@@ -219,32 +227,23 @@ func (d *DB) findLeaves(ctx context.Context, t *tree) ([]uint32, error) {
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
+			var kind byte
+			var children []uint32
 			var err error
-			if p, err = d.readPages(n, 1, p); err == nil && len(p) == 0 {
-				err = ErrCorrupt
-			}
-			kind, first, cells := byte(0), 0, 0
-			if err == nil {
-				kind, first, cells, err = d.listCells(p, n)
+			if p, err = d.readPages(n, 1, p); err == nil {
+				kind, children, err = d.listChildren(p, n)
 			}
 			if err == nil && kind == leaf && i == 0 {
 				return level, damaged
 			}
-			if seen += uint32(cells) + 1; err == nil && (kind == leaf || seen > d.pages) { //nolint:gosec // 16 bits
+			below = append(below, children...)
+			if seen += uint32(len(children)); err == nil && (kind == leaf || seen > d.pages) { //nolint:gosec // 16 bits
 				err = fmt.Errorf("%w: it has more pages than the file", ErrCorrupt)
-			}
-			for k := 0; err == nil && k < cells; k++ {
-				if c := int(binary.BigEndian.Uint16(p[first+2*k:])); c+4 <= len(p) {
-					below = append(below, binary.BigEndian.Uint32(p[c:]))
-				} else {
-					err = fmt.Errorf("%w: page %d", ErrCorrupt, n)
-				}
 			}
 			if err != nil {
 				damaged = err // the leaves before it are complete
 				break
 			}
-			below = append(below, binary.BigEndian.Uint32(p[first-4:]))
 		}
 		if level = below; len(level) == 0 {
 			return nil, damaged
@@ -253,16 +252,37 @@ func (d *DB) findLeaves(ctx context.Context, t *tree) ([]uint32, error) {
 	return nil, fmt.Errorf("%w: its pages go in a circle", ErrCorrupt)
 }
 
-type scanner struct {
-	*DB
-	rowid  int    // the table's
-	wanted []slot // in order of column
-	values []Value
+// listChildren returns the kind of page n and, of an interior page, the pages below it, in order.
+func (d *DB) listChildren(p []byte, n uint32) (kind byte, children []uint32, err error) {
+	if len(p) == 0 {
+		return 0, nil, ErrCorrupt
+	}
+	kind, first, cells, err := d.listCells(p, n)
+	if err != nil || kind == leaf {
+		return kind, nil, err
+	}
+	for k := range cells {
+		c := int(binary.BigEndian.Uint16(p[first+2*k:]))
+		if c+4 > len(p) {
+			return kind, children, fmt.Errorf("%w: page %d", ErrCorrupt, n)
+		}
+		children = append(children, binary.BigEndian.Uint32(p[c:]))
+	}
+	return kind, append(children, binary.BigEndian.Uint32(p[first-4:])), nil // the last child is in the header
 }
 
+// A scanner reads rows of a table.
+type scanner struct {
+	*DB
+	rowid  int     // of the table
+	wanted []slot  // by column
+	values []Value // of the last row
+}
+
+// A slot says which column of a row goes to which value.
 type slot struct{ column, value int }
 
-// newScanner returns a scanner for columns of a table, by number; a number below zero reads as
+// newScanner returns a scanner for columns of a table, by their indexes; an index below zero reads as
 // null.
 func (d *DB) newScanner(name string, columns []int) *scanner {
 	s := &scanner{DB: d, rowid: d.tables[name].rowid, values: make([]Value, len(columns))}
@@ -276,14 +296,14 @@ func (d *DB) newScanner(name string, columns []int) *scanner {
 	return s
 }
 
-// readRun calls yield for every row, whose bytes may lie in buffer until its next use.
-func (s *scanner) readRun(part run, buffer *[]byte, yield func([]Value)) error {
-	data, err := s.readPages(part.from, part.pages, *buffer)
+// readRun calls yield for every row of a run. The bytes of values may be in buffer, until its next use.
+func (s *scanner) readRun(r run, buffer *[]byte, yield func([]Value)) error {
+	data, err := s.readPages(r.from, r.pages, *buffer)
 	if err != nil {
 		return err
 	}
 	*buffer = data
-	for n := part.from; n < part.from+part.pages; n++ {
+	for n := r.from; n < r.from+r.pages; n++ {
 		if len(data) == 0 {
 			return ErrCorrupt
 		}
@@ -323,6 +343,7 @@ func readVarint(b []byte) (v int64, n int) {
 	return 0, 0
 }
 
+// readCell reads the row whose cell begins at p[at].
 func (s *scanner) readCell(p []byte, at int) error {
 	if at >= len(p) {
 		return ErrCorrupt
@@ -354,7 +375,7 @@ func (s *scanner) readCell(p []byte, at int) error {
 	return s.readRecord(row[:total], id)
 }
 
-// localBytes is how much of a row lies on its page.
+// localBytes returns how many bytes of a row are on its own page.
 func (d *DB) localBytes(total int) int {
 	most := d.usable - 35
 	if total <= most {
@@ -367,6 +388,7 @@ func (d *DB) localBytes(total int) int {
 	return least
 }
 
+// gatherRow returns a row that begins with local and goes on in overflow pages, from page next.
 func (d *DB) gatherRow(local []byte, next uint32, total int) ([]byte, error) {
 	row := slices.Clone(local)
 	var p []byte
@@ -384,7 +406,7 @@ func (d *DB) gatherRow(local []byte, next uint32, total int) ([]byte, error) {
 	return row, nil
 }
 
-// sizes are the bytes of a value, by its serial type if that is a single byte.
+// sizes are the bytes of a value by its serial type, for types of a single byte.
 var sizes = func() (n [128]uint8) {
 	copy(n[:], []uint8{0, 1, 2, 3, 4, 6, 8, 8})
 	for t := uint8(12); int(t) < len(n); t++ {
@@ -393,7 +415,7 @@ var sizes = func() (n [128]uint8) {
 	return n
 }()
 
-// readRecord reads the wanted columns of a row. It may look at the bytes behind it, up to the
+// readRecord reads the wanted columns of a row into s.values. It may read the bytes after the row, up to the
 // slice's capacity.
 func (s *scanner) readRecord(row []byte, id int64) error {
 	header, n := readVarint(row)
@@ -434,8 +456,8 @@ func (s *scanner) readRecord(row []byte, id int64) error {
 	return nil
 }
 
-// setValue reads a value of a serial type. It assigns field by field: building and copying a whole
-// Value would take longer than reading it.
+// setValue sets a value of a serial type from its bytes. It assigns field by field, because making and copying a whole
+// Value takes longer than reading it.
 func setValue(v *Value, t int64, b []byte) {
 	v.Int, v.Bytes, v.Null = 0, nil, t == 0
 	switch {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -16,11 +17,9 @@ import (
 
 func fixture(t testing.TB) []byte {
 	t.Helper()
-	b := must.ReadFile(t, "testdata/types.sqlite")
-	return b
+	return must.ReadFile(t, "testdata/types.sqlite")
 }
 
-// scan hands the rows over one by one.
 func scanTable(t testing.TB, db *DB, name string, want []string, take func([]Value) bool) error {
 	t.Helper()
 	return Scan(t.Context(), db, name, want, CopyRow, func(v *[]Value) bool { return take(*v) })
@@ -37,7 +36,7 @@ func TestScan(t *testing.T) {
 	n := 0
 	err = scanTable(t, db, "t", []string{"b", "id", "none", "a", "c", "d"}, func(v []Value) bool {
 		text := v[0].Text()
-		if i := strings.TrimRight(text, "x"); i != "row "+itoa(n) || n%50 == 0 && len(text) != len(i)+20*n {
+		if i := strings.TrimRight(text, "x"); i != "row "+strconv.Itoa(n) || n%50 == 0 && len(text) != len(i)+20*n {
 			t.Fatalf("row %d: text %q of %d", n, i, len(text))
 		}
 		if v[1].Int != int64(3*n+1) || !v[2].Null || v[3].Int != want[n%10] || v[3].Null != (n%10 == 9) {
@@ -60,13 +59,6 @@ func TestScan(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-func itoa(n int) string {
-	if n < 10 {
-		return string(rune('0' + n))
-	}
-	return itoa(n/10) + itoa(n%10)
 }
 
 func TestAScanEnds(t *testing.T) {
@@ -113,8 +105,7 @@ func TestDamagedDatabasesAreErrors(t *testing.T) {
 	}
 }
 
-// TestEverySerialTypeIsRead reads records by hand: 3 bytes of header, the type in two bytes though one
-// would do, and its value.
+// TestEverySerialTypeIsRead reads records with one value, whose serial type takes two bytes instead of one.
 func TestEverySerialTypeIsRead(t *testing.T) {
 	for _, tc := range []struct {
 		record string

@@ -11,7 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/profile"
 )
 
-// hasKnownCost reports whether an operator's work follows from its inputs' shapes.
+// hasKnownCost reports whether costOf can compute an operator's cost.
 func hasKnownCost(name []byte) bool {
 	switch string(name) {
 	case "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::_scaled_mm", "record_param_comms",
@@ -22,18 +22,20 @@ func hasKnownCost(name []byte) bool {
 		bytes.HasSuffix(name, []byte("_attention_forward"))
 }
 
+// inputs are the recorded inputs of one call of an operator.
 type inputs struct {
-	dims       [][]int64 // by input; nil is not a tensor
+	dims       [][]int64 // sizes of the dimensions, by input; nil if it is not a tensor
 	size       []float64 // bytes of an element, by input; 0 is unknown
 	values     []string  // other arguments than tensors
 	collective collective
 }
 
+// A collective is an operation between ranks.
 type collective struct {
 	name    string
 	in, out int64 // elements
 	ranks   int64
-	size    float64
+	size    float64 // bytes of an element
 }
 
 func readInputs(args []byte) (in inputs) {
@@ -41,7 +43,7 @@ func readInputs(args []byte) (in inputs) {
 		switch string(key) {
 		case "Input Dims", "Input dims":
 			var raw []json.RawMessage
-			_ = json.Unmarshal(v, &raw) // unreadable values are unknown, here and below
+			_ = json.Unmarshal(v, &raw) // an unreadable value is unknown, here and below
 			in.dims = make([][]int64, len(raw))
 			for i := range raw {
 				_ = json.Unmarshal(raw[i], &in.dims[i])
@@ -69,7 +71,7 @@ func readInputs(args []byte) (in inputs) {
 	return in
 }
 
-// tensorDims returns the sizes of an input with n dimensions; nil for any other input.
+// tensorDims returns the sizes of a tensor's n dimensions; nil if the input is no such tensor.
 func (in *inputs) tensorDims(i, n int) []float64 {
 	if i >= len(in.dims) || len(in.dims[i]) != n {
 		return nil
@@ -81,6 +83,7 @@ func (in *inputs) tensorDims(i, n int) []float64 {
 	return out
 }
 
+// elementBytes returns the bytes of a tensor's element; 0 is unknown.
 func (in *inputs) elementBytes(i int) float64 {
 	if i < len(in.size) {
 		return in.size[i]
@@ -88,6 +91,7 @@ func (in *inputs) elementBytes(i int) float64 {
 	return 0
 }
 
+// costOf computes the cost of an operator; its zero value is unknown.
 func costOf(name string, in inputs) profile.Cost {
 	switch {
 	case name == "record_param_comms":
@@ -100,7 +104,7 @@ func costOf(name string, in inputs) profile.Cost {
 	return in.productCost(name)
 }
 
-// productCost is a matrix product: 2·m·n·k operations, and each matrix read or written once.
+// productCost is the cost of a matrix product: 2·m·n·k operations, and each matrix is read or written once.
 func (in *inputs) productCost(name string) profile.Cost {
 	first := 0
 	if name == "aten::addmm" || name == "aten::baddbmm" {
@@ -129,8 +133,8 @@ func (in *inputs) productCost(name string) profile.Cost {
 	}
 }
 
-// convolutionCost counts two operations for each weight and place of the output, and twice as many
-// backward, for the gradients of input and weights.
+// convolutionCost is the cost of a convolution: two operations for each weight and place of the output; backward twice
+// as many, for the gradients of input and weights.
 func (in *inputs) convolutionCost(name string) profile.Cost {
 	x, w := in.tensorDims(0, 4), in.tensorDims(1, 4)
 	if name == "aten::convolution_backward" {
@@ -161,8 +165,8 @@ func (in *inputs) convolutionCost(name string) profile.Cost {
 	return profile.Cost{Flops: 2 * places * w[0] * w[1] * w[2] * w[3], Dims: dimsOf(x) + " " + dimsOf(w)}
 }
 
-// attentionCost counts four operations for each pair of a query and a key, and element of a head; two and a half
-// times as many backward (Dao, FlashAttention-2, section 4.1). Causal attention counts half.
+// attentionCost is the cost of attention: four operations for each query, key and element of a head; backward two and a
+// half times as many (Dao, FlashAttention-2, section 4.1). Causal attention has half of these.
 func (in *inputs) attentionCost(name string) profile.Cost {
 	first, flops := 0, 4.0
 	if strings.Contains(name, "backward") {
@@ -187,7 +191,8 @@ func dimsOf(d []float64) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(d), "[]"), " ", "×")
 }
 
-// busCost counts the bytes that a collective moves over each GPU's link, as nccl-tests does (doc/PERFORMANCE.md).
+// busCost has the bytes that a collective moves over each GPU's link, by the factors of nccl-tests
+// (doc/PERFORMANCE.md).
 func (c collective) busCost() profile.Cost {
 	n, most := float64(c.ranks), float64(max(c.in, c.out))*c.size
 	if n < 2 || most == 0 {
@@ -209,7 +214,7 @@ var sizes = map[string]float64{
 	"unsigned char": 1, "signed char": 1, "byte": 1, "char": 1,
 }
 
-// sizeOf is the bytes of an element; 0 is unknown.
+// sizeOf returns the bytes of an element of a data type; 0 is unknown.
 func sizeOf(dtype string) float64 {
 	d := strings.TrimPrefix(strings.ToLower(dtype), "c10::")
 	if strings.HasPrefix(d, "float8") {

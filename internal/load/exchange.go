@@ -291,7 +291,7 @@ func (s *stream) fixTokenCounts() {
 		return
 	}
 	total := s.usage.CompletionTokens
-	if s.count.Told && (total == s.count.N || r.Outcome != Complete) {
+	if s.count.Continuous && (total == s.count.N || r.Outcome != Complete) {
 		return
 	}
 	// Each event was counted as one token. Distribute the total of the final usage over the events in proportion.

@@ -2,34 +2,34 @@ package openai
 
 import "bytes"
 
-// Chunk has the fields that a measurement needs of one event of a streamed completion, or of a
-// whole response, in OpenAI's APIs for completions, chat completions, responses and embeddings, and in
-// Anthropic's for messages. Its slices point into the scanned bytes and are still JSON-escaped.
+// A Chunk has the fields of one event of a streamed completion, or of a whole answer, that a measurement needs. It
+// reads OpenAI's APIs for completions, chat completions, responses and embeddings, and Anthropic's for messages. Its
+// slices point into the scanned bytes and are still JSON-escaped.
 type Chunk struct {
-	ID       []byte // the completion's, as the engine's log names it
-	Model    []byte
-	Type     []byte // an event's, in APIs with typed events ("response.output_text.delta", "content_block_delta")
-	Choices  int    // length of choices; the chunk of a final usage has none
-	Bearing  int    // choices with something generated: text, reasoning, a refusal, a tool call; not a role chunk
-	Ended    int    // choices with a finish reason
-	TokenIDs int    // in token_ids, for return_token_ids (vllm/entrypoints/openai/protocol.py since 0.10.2)
-	Finish   []byte // finish_reason of a choice; nil when absent or null
-	Usage    Usage
-	HasUsage bool
-	HasError bool   // the top-level error is not null
-	Error    []byte // error's message, may be empty
-	ErrorTyp []byte // error's type, may be empty
+	ID          []byte // of the completion, as the engine's log names it
+	Model       []byte
+	Type        []byte // of the event, in APIs with typed events ("response.output_text.delta", "content_block_delta")
+	Choices     int    // length of choices; 0 in the chunk with the final usage
+	WithContent int    // choices with generated content: text, reasoning, a refusal or a tool call
+	Ended       int    // choices with a finish reason
+	TokenIDs    int    // length of token_ids, for return_token_ids (vllm/entrypoints/openai/protocol.py since 0.10.2)
+	Finish      []byte // the last finish_reason; nil if it is missing or null
+	Usage       Usage
+	HasUsage    bool
+	HasError    bool   // the top-level error is not null
+	Error       []byte // the error's message, may be empty
+	ErrorType   []byte // may be empty
 }
 
-// Usage is the token account of a response. With stream_options continuous_usage_stats vLLM puts it
-// into every chunk, cumulative.
+// Usage has the token counts of an answer. With stream_options continuous_usage_stats, vLLM puts it into every chunk,
+// with the counts so far.
 type Usage struct {
 	PromptTokens     int
 	CompletionTokens int
 	CachedTokens     int // prompt_tokens_details.cached_tokens
 }
 
-// Scan reads one JSON object into c, and skips unknown fields.
+// Scan reads one JSON object into c. It skips unknown fields.
 func (c *Chunk) Scan(data []byte) error {
 	*c = Chunk{}
 	r := newReader(data)
@@ -38,21 +38,20 @@ func (c *Chunk) Scan(data []byte) error {
 	return r.endObject()
 }
 
-// ScanTail reads the token account from the end of an answer whose beginning is missing, and
-// reports whether it found one.
+// ScanTail reads the usage from the end of an answer whose beginning is missing, and reports whether there is one.
 func (c *Chunk) ScanTail(end []byte) bool {
 	*c = Chunk{}
 	key := []byte(`"usage"`)
 	if i := bytes.LastIndex(end, key); i >= 0 {
-		if account, ok := bytes.CutPrefix(bytes.TrimLeft(end[i+len(key):], " \t\r\n"), []byte(":")); ok {
-			r := newReader(account) // reads the rest of the answer
+		if rest, ok := bytes.CutPrefix(bytes.TrimLeft(end[i+len(key):], " \t\r\n"), []byte(":")); ok {
+			r := newReader(rest)
 			c.readUsage(&r)
 		}
 	}
 	return c.HasUsage
 }
 
-// readEnvelope reads the object, or the object inside an event of the responses or messages API.
+// readEnvelope reads an answer or an event, or the object inside an event of the responses or messages API.
 func (c *Chunk) readEnvelope(r *reader) {
 	for key := range r.eachMember() {
 		switch key {
@@ -69,7 +68,7 @@ func (c *Chunk) readEnvelope(r *reader) {
 					c.Ended, c.Finish = c.Ended+1, p.finish
 				}
 			}
-		case "delta": // a text in the responses API, an object in the messages API
+		case "delta": // text in the responses API, an object in the messages API
 			if p := c.readPart(r); p.stop != nil {
 				c.Finish = p.stop
 			}
@@ -77,18 +76,18 @@ func (c *Chunk) readEnvelope(r *reader) {
 			c.readUsage(r)
 		case "error":
 			c.readError(r)
-		case "object": // the error object of vLLM before 0.10 has its message at the top
+		case "object": // "error" in vLLM before 0.10, whose errors have their message at the top level
 			var kind []byte
 			r.readText(&kind)
 			c.HasError = c.HasError || string(kind) == "error"
-		case "status": // a response's end
+		case "status": // says how a response ended
 			var status []byte
 			r.readText(&status)
 			switch string(status) {
 			case "completed", "incomplete", "failed", "cancelled":
 				c.Finish = status
 			}
-		case "response", "message": // the object inside an event, or the message of an error
+		case "response", "message": // an object inside an event, or the text of an error
 			if kind := c.Type; r.enterObject(&c.Error) {
 				c.readEnvelope(r)
 				c.Type = kind
@@ -109,21 +108,23 @@ func (c *Chunk) readError(r *reader) {
 		case "message":
 			r.readText(&c.Error)
 		case "type":
-			r.readText(&c.ErrorTyp)
+			r.readText(&c.ErrorType)
 		default:
 			r.SkipRecursive()
 		}
 	}
 }
 
-// part is the content of one choice or delta.
+// A part is the content of one choice or delta.
 type part struct {
-	text, other  []byte // other: reasoning, a refusal, the input of a tool
-	finish, stop []byte // a choice's, and a message's
-	calls        int
+	text   []byte
+	other  []byte // reasoning, a refusal, or the input of a tool
+	finish []byte // finish_reason, of a choice
+	stop   []byte // stop_reason, of a message
+	calls  int    // of tools
 }
 
-// readPart reads a choice or a delta, and counts its content.
+// readPart reads a choice or a delta. It counts the part if it has content.
 func (c *Chunk) readPart(r *reader) (p part) {
 	if r.enterObject(&p.text) {
 		p.readFields(r, &c.TokenIDs)
@@ -132,7 +133,7 @@ func (c *Chunk) readPart(r *reader) (p part) {
 		p.text = p.other
 	}
 	if len(p.text) > 0 || p.calls > 0 {
-		c.Bearing++
+		c.WithContent++
 	}
 	return p
 }
@@ -152,7 +153,7 @@ func (p *part) readFields(r *reader, ids *int) {
 			r.countItems(ids)
 		case "finish_reason":
 			r.readText(&p.finish)
-		case "stop_reason": // a choice's may be the text that stopped it
+		case "stop_reason": // in a choice, this may be the text that stopped it
 			r.readText(&p.stop)
 		default:
 			r.SkipRecursive()

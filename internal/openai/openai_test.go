@@ -37,7 +37,7 @@ func collect(t testing.TB, stream string, n int) (events []string, err error) {
 	return events, nil
 }
 
-func TestEvents(t *testing.T) {
+func TestAStreamIsSplitIntoEvents(t *testing.T) {
 	tests := map[string]struct {
 		stream string
 		want   []string
@@ -96,36 +96,36 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-func TestChunkScan(t *testing.T) {
+func TestChunksHaveTheirFields(t *testing.T) {
 	tests := map[string]struct {
 		json string
 		want Chunk
 	}{
-		"a role chunk bears nothing": {`{"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`, Chunk{Choices: 1}},
-		"content bears":              {`{"choices":[{"delta":{"content":"he\"y"}}]}`, Chunk{Choices: 1, Bearing: 1}},
-		"reasoning bears":            {`{"choices":[{"delta":{"content":null,"reasoning_content":"hm"}}]}`, Chunk{Choices: 1, Bearing: 1}},
-		"a tool call bears":          {`{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":["}}]}}]}`, Chunk{Choices: 1, Bearing: 1}},
+		"a role chunk has no content": {`{"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`, Chunk{Choices: 1}},
+		"text is content":             {`{"choices":[{"delta":{"content":"he\"y"}}]}`, Chunk{Choices: 1, WithContent: 1}},
+		"reasoning is content":        {`{"choices":[{"delta":{"content":null,"reasoning_content":"hm"}}]}`, Chunk{Choices: 1, WithContent: 1}},
+		"a tool call is content":      {`{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":["}}]}}]}`, Chunk{Choices: 1, WithContent: 1}},
 		"a completion's text": {
 			`{"id":"cmpl","choices":[{"text":" x","logprobs":{"top":[{"a":-1.5e3}]},"finish_reason":"length","stop_reason":null}],"usage":null}`,
-			Chunk{Choices: 1, Bearing: 1, ID: []byte("cmpl"), Finish: []byte("length"), Ended: 1},
+			Chunk{Choices: 1, WithContent: 1, ID: []byte("cmpl"), Finish: []byte("length"), Ended: 1},
 		},
 		"token ids are counted": {`{"choices":[{"text":"","token_ids":[1,2,3]}]}`, Chunk{Choices: 1, TokenIDs: 3}},
 		"usage alone has no choices": {
 			`{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":7,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":4}}}`,
 			Chunk{HasUsage: true, Usage: Usage{5, 7, 4}},
 		},
-		"an error":             {`{"error":{"message":"no","type":"Internal","code":500}}`, Chunk{HasError: true, Error: []byte("no"), ErrorTyp: []byte("Internal")}},
+		"an error":             {`{"error":{"message":"no","type":"Internal","code":500}}`, Chunk{HasError: true, Error: []byte("no"), ErrorType: []byte("Internal")}},
 		"an error as a string": {`{"error":"no"}`, Chunk{HasError: true, Error: []byte("no")}},
 		"no error":             {`{"error":null}`, Chunk{}},
-		"white space":          {" { \"choices\" : [ { \"text\" : \"a\" } ,\n{ \"text\" : \"b\" } ] } \r\n", Chunk{Choices: 2, Bearing: 2}},
+		"white space":          {" { \"choices\" : [ { \"text\" : \"a\" } ,\n{ \"text\" : \"b\" } ] } \r\n", Chunk{Choices: 2, WithContent: 2}},
 		"an error of its own":  {`{"object":"error","message":"no","type":"BadRequestError","code":400}`, Chunk{HasError: true, Error: []byte("no"), Type: []byte("BadRequestError")}},
 		"several choices end": {
 			`{"model":"m","choices":[{"text":"a","finish_reason":"stop"},{"text":"b","finish_reason":null},{"text":"","finish_reason":"length"}]}`,
-			Chunk{Model: []byte("m"), Choices: 3, Bearing: 2, Ended: 2, Finish: []byte("length")},
+			Chunk{Model: []byte("m"), Choices: 3, WithContent: 2, Ended: 2, Finish: []byte("length")},
 		},
 		"a delta of a response": {
 			`{"type":"response.output_text.delta","delta":"hi","item_id":"x"}`,
-			Chunk{Type: []byte("response.output_text.delta"), Bearing: 1},
+			Chunk{Type: []byte("response.output_text.delta"), WithContent: 1},
 		},
 		"the end of a response": {
 			`{"type":"response.completed","response":{"id":"r","type":"x","model":"m","status":"completed","error":null,"output":[{"id":"no"}],"usage":{"input_tokens":5,"input_tokens_details":{"cached_tokens":4},"output_tokens":7}}}`,
@@ -141,13 +141,13 @@ func TestChunkScan(t *testing.T) {
 		},
 		"a delta of a message": {
 			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi"}}`,
-			Chunk{Type: []byte("content_block_delta"), Bearing: 1},
+			Chunk{Type: []byte("content_block_delta"), WithContent: 1},
 		},
 		"embeddings": {
 			`{"object":"list","data":[{"embedding":[0.1,-2]}],"model":"m","usage":{"prompt_tokens":5,"total_tokens":5}}`,
 			Chunk{Model: []byte("m"), HasUsage: true, Usage: Usage{PromptTokens: 5}},
 		},
-		"a message": {`{"choices":[{"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}`, Chunk{Choices: 1, Bearing: 1, Finish: []byte("stop"), Ended: 1}},
+		"a message": {`{"choices":[{"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}`, Chunk{Choices: 1, WithContent: 1, Finish: []byte("stop"), Ended: 1}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestChunkScan(t *testing.T) {
 	}
 }
 
-func TestRequestScan(t *testing.T) {
+func TestRequestsHaveTheirFields(t *testing.T) {
 	var r Request
 	body := `{"model":"m","messages":[{"role":"user","content":"}\""}], "n":2,"max_tokens":7,"stream": true ,"stream_options":{"a":1,"include_usage":false}}`
 	must.Succeed(t, r.Scan([]byte(body)))
@@ -177,7 +177,7 @@ func TestRequestScan(t *testing.T) {
 	}
 }
 
-// FuzzChunkScan compares the scanner with encoding/json on what that accepts.
+// FuzzChunkScan compares the scanner with encoding/json on input that encoding/json accepts.
 func FuzzChunkScan(f *testing.F) {
 	f.Add([]byte(`{"choices":[{"index":0,"text":" \"a\\","finish_reason":"length"}],"usage":{"prompt_tokens":5,"completion_tokens":7}}`))
 	f.Add([]byte(`{"choices":[{"delta":{"content":"x"}}],"error":null,"x":[1,{"y":"]"}]}`))

@@ -8,8 +8,8 @@ import (
 	"github.com/mailru/easyjson/jlexer"
 )
 
-// reader walks one JSON object. Its methods return parts of the walked bytes, still escaped, and
-// nothing after an error.
+// A reader walks one JSON object. Its methods return parts of the object's bytes, still escaped, and nothing after an
+// error.
 type reader struct{ jlexer.Lexer }
 
 func newReader(data []byte) reader {
@@ -20,13 +20,14 @@ func newReader(data []byte) reader {
 	return r
 }
 
-// endObject reports an error in the bytes, or bytes after the object.
+// endObject returns an error if the bytes are no JSON object, or go on after it.
 func (r *reader) endObject() error {
 	r.Consumed()
 	return r.Error()
 }
 
-// eachMember yields the keys of the next value, which the loop must read. A value other than an object is skipped.
+// eachMember yields each key of the next value, an object. The loop must read the key's value. Any other value is
+// skipped.
 func (r *reader) eachMember() iter.Seq[string] {
 	return func(yield func(key string) bool) {
 		if !r.IsDelim('{') {
@@ -43,8 +44,8 @@ func (r *reader) eachMember() iter.Seq[string] {
 	}
 }
 
-// eachItem stops before each item of the next array, for the loop to read it. A value other than an
-// array is skipped.
+// eachItem yields before each item of the next value, an array. The loop must read the item. Any other value is
+// skipped.
 func (r *reader) eachItem() iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
 		if !r.IsDelim('[') {
@@ -60,7 +61,7 @@ func (r *reader) eachItem() iter.Seq[struct{}] {
 	}
 }
 
-// countItems adds the number of items of an array.
+// countItems adds the length of an array to n.
 func (r *reader) countItems(n *int) {
 	for range r.eachItem() {
 		r.SkipRecursive()
@@ -68,7 +69,7 @@ func (r *reader) countItems(n *int) {
 	}
 }
 
-// enterObject reports whether an object comes next; otherwise it reads a string into text, and skips other values.
+// enterObject reports whether the next value is an object. If not, it reads a string into text, or skips the value.
 func (r *reader) enterObject(text *[]byte) bool {
 	is := r.IsDelim('{')
 	if !is {
@@ -77,7 +78,7 @@ func (r *reader) enterObject(text *[]byte) bool {
 	return is
 }
 
-// readText reads a string. An empty string only replaces nil.
+// readText reads a string. An empty string replaces nil only.
 func (r *reader) readText(to *[]byte) {
 	if v := r.Raw(); len(v) > 1 && v[0] == '"' && (len(v) > 2 || *to == nil) {
 		*to = v[1 : len(v)-1]

@@ -1,6 +1,7 @@
 package openai
 
-// Request has the needed fields of a request's body. Model points into the scanned bytes and is still JSON-escaped.
+// A Request has the fields of a request's body that a measurement needs. Model points into the scanned bytes and is
+// still JSON-escaped.
 type Request struct {
 	Model   []byte
 	Choices int // n; 0 if absent

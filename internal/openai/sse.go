@@ -12,24 +12,24 @@ const MaxEvent = 1 << 20
 // ErrEventTooLarge is the error of an event over MaxEvent.
 var ErrEventTooLarge = errors.New("server-sent event too large")
 
-// Events splits a stream of bytes, in pieces of any size, into the data of its server-sent events
-// (WHATWG HTML, section 9.2.6). Lines end with LF, CR LF or CR, and a byte order mark may come
-// first; fields other than data are skipped. The zero value is ready to use.
+// Events splits a stream into the data of its server-sent events (WHATWG HTML, section 9.2.6). The stream may come in
+// pieces of any size. Lines end with LF, CR LF or CR, and a byte order mark may come first. Fields other than data are
+// skipped. The zero value is ready to use.
 type Events struct {
-	partial  []byte // the beginning of a line whose end has not arrived
+	partial  []byte // beginning of a line whose end has not arrived
 	gathered []byte // data of the event whose end has not arrived
-	pending  bool   // data holds something, perhaps an empty line
+	pending  bool   // the event has data, perhaps an empty line
 	begun    bool   // the first line was read
-	cr       bool   // the last line ended with a CR, to which an LF may belong
+	cr       bool   // the last line ended with the CR at the end of a piece: an LF may follow
 }
 
-var mark = []byte("\xef\xbb\xbf")
+var byteOrderMark = []byte("\xef\xbb\xbf")
 
 // Reset makes e ready for another stream and keeps its memory.
 func (e *Events) Reset() { *e = Events{partial: e.partial[:0], gathered: e.gathered[:0]} }
 
-// Next returns the data of the next event that p completes, and the rest of p. If ok is false, no
-// event is complete and p was consumed. The data is valid until the next call and may point into p.
+// Next returns the data of the next event that p completes, and the rest of p for the next call. If ok is false, p
+// completes no event, and was consumed. The data is valid until the next call and may point into p.
 func (e *Events) Next(p []byte) (data, rest []byte, ok bool, err error) {
 	if e.cr && len(p) > 0 {
 		e.cr = false
@@ -57,7 +57,7 @@ func (e *Events) Next(p []byte) (data, rest []byte, ok bool, err error) {
 			line, e.partial = e.partial, e.partial[:0]
 		}
 		if !e.begun {
-			e.begun, line = true, bytes.TrimPrefix(line, mark)
+			e.begun, line = true, bytes.TrimPrefix(line, byteOrderMark)
 		}
 		if len(line) == 0 {
 			if e.pending {
@@ -71,7 +71,7 @@ func (e *Events) Next(p []byte) (data, rest []byte, ok bool, err error) {
 			continue
 		}
 		if !e.pending && len(p) > 0 && p[0] == '\n' {
-			return value, p[1:], true, nil // the whole event lies in p: no copy
+			return value, p[1:], true, nil // the whole event is in p, so no copy is needed
 		}
 		if len(e.gathered)+len(value) > MaxEvent {
 			return nil, nil, false, ErrEventTooLarge
@@ -84,8 +84,8 @@ func (e *Events) Next(p []byte) (data, rest []byte, ok bool, err error) {
 	return nil, nil, false, nil
 }
 
-// lineEnd returns where the first line of p ends and where the next one begins, or a negative
-// number if the line's end has not arrived.
+// lineEnd returns the indexes of the first line's end in p and of the next line's beginning. end is negative if the
+// line has no end in p.
 func lineEnd(p []byte) (end, next int) {
 	end = bytes.IndexByte(p, '\n')
 	within := p
@@ -102,8 +102,8 @@ func lineEnd(p []byte) (end, next int) {
 	return cr, cr + 1
 }
 
-// Flush returns the data of an event that the end of the stream cut off before its empty line.
-// Browsers drop such an event; some servers omit the last line end.
+// Flush ends the stream. It returns the data of a last event without its empty line, if there is one. Browsers drop
+// such an event, but some servers omit the last line end.
 func (e *Events) Flush() (data []byte, ok bool) {
 	if len(e.partial) > 0 {
 		if v, isData := dataField(e.partial); isData {
@@ -118,7 +118,7 @@ func (e *Events) Flush() (data []byte, ok bool) {
 	return data, ok
 }
 
-// dataField returns the value of a data field's line.
+// dataField returns the value of a line with a data field, or false for any other line.
 func dataField(line []byte) ([]byte, bool) {
 	rest, ok := bytes.CutPrefix(line, []byte("data"))
 	if !ok {

@@ -7,27 +7,27 @@ import (
 	"github.com/sixty-dev/sixty/internal/openai"
 )
 
-// Kind says how to read an answer.
+// A Kind says how to read an answer.
 type Kind uint8
 
-// The kinds of answers.
+// The kinds.
 const (
-	Opaque Kind = iota // not to be read: an unknown content type, or an encoded one
+	Opaque Kind = iota // not readable: of an unknown content type, or encoded
 	Events             // server-sent events
 	Whole              // one JSON object
 )
 
 // How the tokens of an answer were counted.
 const (
-	ByUsage      = "usage"            // the final account, spread over the events before it
-	ByContinuous = "continuous_usage" // the account of every event
+	ByUsage      = "usage"            // by the final usage
+	ByContinuous = "continuous_usage" // by the usage in every event
 	ByTokenIDs   = "token_ids"
-	ByChunks     = "chunks" // one for each choice with content in an event: a lower bound
+	ByChunks     = "chunks" // one for each choice with content in an event, a lower bound
 )
 
 const (
-	// maxWhole is the most bytes kept of an answer that is not streamed. From a longer answer, such
-	// as many embeddings, only the tail is kept, which has the token account.
+	// maxWhole is the most bytes to keep of an answer that is not streamed. Of a longer answer, such
+	// as many embeddings, only the tail is kept, which has the usage.
 	maxWhole = 256 << 10
 	tail     = 4 << 10
 
@@ -35,18 +35,17 @@ const (
 	maxName = 128
 )
 
-// A Counter receives the findings of a Meter.
+// A Counter receives what a Meter counts.
 type Counter interface {
-	// Tokens receives tokens as they come.
+	// Tokens counts n tokens that have arrived.
 	Tokens(n int)
-	// Interval receives n tokens that came gap nanoseconds after the previous tokens: n intervals
-	// of gap/n each. Tokens that arrived at one time come in one call.
+	// Interval counts n tokens that arrived at one time, gap nanoseconds after the tokens before: n intervals of gap/n.
 	Interval(gap int64, n int)
 }
 
 // A Meter measures one answer. Times are nanoseconds of any monotonic clock.
 type Meter struct {
-	To Counter // nil for none
+	To Counter // may be nil
 
 	Kind  Kind
 	First int64 // time of the first token; 0 without one
@@ -57,24 +56,26 @@ type Meter struct {
 	HasUsage bool
 	Finish   string // the last finish reason
 	Model    string // as the answer names it
-	ID       string // the completion's, as the engine's log names it
-	Failed   bool   // an error came, in the stream or as the answer
+	ID       string // of the completion, as the engine's log names it
+	Failed   bool   // the stream or the answer has an error
 	Failure  string // the error's type
 	Bad      int    // events that could not be read
-	Choices  int    // requested number, all of which must end; 0 counts as 1
-	ended    int    // choices with a finish reason
-	done     bool   // [DONE], or the last event of the other APIs
-	bearing  bool   // some event looked like a completion
+	Choices  int    // requested choices, all of which must end; 0 counts as 1
 
-	sse     openai.Events
-	whole   []byte // bytes of an answer that is not streamed
-	cut     bool   // only the end of the answer is in whole
-	at      int64
-	pending int // tokens that came at the time at and are not reported yet
-	before  int64
+	ended      int  // choices with a finish reason
+	done       bool // the last event came: [DONE], or that of another API
+	completion bool // an event was one of a completion
+
+	sse   openai.Events
+	whole []byte // bytes of an answer that is not streamed
+	cut   bool   // whole has only the end of the answer
+
+	at      int64 // time of the last tokens
+	before  int64 // time of the tokens before
+	pending int   // tokens that came at the time at, not yet reported as intervals
 }
 
-// Data takes a piece of the answer, with its time of arrival.
+// Data reads a piece of the answer that arrived at a time.
 func (m *Meter) Data(p []byte, at int64) {
 	switch m.Kind {
 	case Events:
@@ -84,7 +85,7 @@ func (m *Meter) Data(p []byte, at int64) {
 	}
 }
 
-// End says that the answer has ended, completely or not.
+// End ends the answer, whether it is complete or not.
 func (m *Meter) End(at int64) {
 	switch m.Kind {
 	case Events:
@@ -100,22 +101,22 @@ func (m *Meter) End(at int64) {
 
 // Complete reports whether the answer ended as its protocol requires. An answer that is not a
 // completion counts as complete.
-func (m *Meter) Complete() bool { return m.Kind != Events || !m.bearing || m.Finished() }
+func (m *Meter) Complete() bool { return m.Kind != Events || !m.completion || m.Finished() }
 
-// Finished reports whether the last token of a stream has come, by its last event or by a finish
-// reason of every choice. The rest is of no use to a client.
+// Finished reports whether the last token of a stream has come: by its last event, or by a finish
+// reason of every choice. A client needs nothing of the rest.
 func (m *Meter) Finished() bool {
-	return m.done || m.bearing && m.ended >= max(m.Choices, 1)
+	return m.done || m.completion && m.ended >= max(m.Choices, 1)
 }
 
 // Tokens returns the number of output tokens, and how they were counted.
 func (m *Meter) Tokens() (n int, how string) {
 	switch {
-	case m.Count.Told && m.Kind == Events:
+	case m.Count.Continuous && m.Kind == Events:
 		return m.Count.N, ByContinuous
 	case m.HasUsage && m.Usage.CompletionTokens >= m.Count.N:
 		return m.Usage.CompletionTokens, ByUsage
-	case m.Count.IDs:
+	case m.Count.ByIDs:
 		return m.Count.N, ByTokenIDs
 	}
 	return m.Count.N, ByChunks
@@ -125,7 +126,7 @@ func (m *Meter) readEvents(p []byte, at int64) {
 	for {
 		data, rest, ok, err := m.sse.Next(p)
 		if err != nil {
-			// An endless line: later events cannot be separated any more.
+			// The event is too large. Later events cannot be separated any more.
 			m.Bad++
 			m.Kind, m.sse = Opaque, openai.Events{}
 			m.reportTokens()
@@ -180,7 +181,7 @@ func (m *Meter) readEvent(data []byte, at int64) {
 	m.Last = m.at
 }
 
-// reportTokens reports the tokens of the last arrival.
+// reportTokens reports the pending tokens as intervals.
 func (m *Meter) reportTokens() {
 	if m.pending > 0 && m.To != nil {
 		m.To.Interval(m.at-m.before, m.pending)
@@ -188,7 +189,7 @@ func (m *Meter) reportTokens() {
 	m.pending = 0
 }
 
-// noteChunk keeps the fields of an event or an answer beside its tokens.
+// noteChunk keeps the fields of an event or an answer, except the tokens.
 func (m *Meter) noteChunk(c *openai.Chunk) {
 	if m.Model == "" && len(c.Model) > 0 {
 		m.Model = string(c.Model[:min(len(c.Model), maxName)])
@@ -196,13 +197,13 @@ func (m *Meter) noteChunk(c *openai.Chunk) {
 	if m.ID == "" && len(c.ID) > 0 {
 		m.ID = string(c.ID[:min(len(c.ID), maxName)])
 	}
-	m.bearing = m.bearing || c.Choices > 0 || c.Bearing > 0
+	m.completion = m.completion || c.Choices > 0 || c.WithContent > 0
 	m.ended += c.Ended
 	if len(c.Finish) > 0 {
 		m.Finish = finishReason(c.Finish)
 	}
 	if c.HasUsage {
-		// The events of a message have the parts of its account one after another.
+		// In the messages API, several events have a part of the usage each.
 		u := c.Usage
 		m.Usage.PromptTokens = max(m.Usage.PromptTokens, u.PromptTokens)
 		m.Usage.CompletionTokens = max(m.Usage.CompletionTokens, u.CompletionTokens)
@@ -211,7 +212,7 @@ func (m *Meter) noteChunk(c *openai.Chunk) {
 	}
 	if c.HasError {
 		m.Failed = true
-		kind := c.ErrorTyp
+		kind := c.ErrorType
 		if kind == nil {
 			kind = c.Type
 		}
@@ -219,20 +220,20 @@ func (m *Meter) noteChunk(c *openai.Chunk) {
 	}
 }
 
-// reasons are the known finish reasons. Any other is "other", so that a server cannot fill a metrics page.
-var reasons = []string{
+// finishReasons are the known ones. Any other counts as "other", so that a server cannot make any number of series.
+var finishReasons = []string{
 	"stop", "length", "tool_calls", "function_call", "content_filter", "abort", "error", "repetition",
 	"completed", "incomplete", "failed", "cancelled", "end_turn", "max_tokens", "stop_sequence", "tool_use",
 }
 
 func finishReason(b []byte) string {
-	if r := string(b); slices.Contains(reasons, r) {
+	if r := string(b); slices.Contains(finishReasons, r) {
 		return r
 	}
 	return "other"
 }
 
-// collectBody collects an answer that is not streamed.
+// collectBody adds a piece to an answer that is not streamed.
 func (m *Meter) collectBody(p []byte) {
 	if len(m.whole)+len(p) > maxWhole {
 		m.cut = true
@@ -259,7 +260,7 @@ func (m *Meter) readWhole(at int64) {
 		return
 	}
 	m.noteChunk(&c)
-	m.Count.N = c.Bearing
+	m.Count.N = c.WithContent
 	if c.HasUsage {
 		m.Count.N = c.Usage.CompletionTokens
 	}

@@ -15,7 +15,7 @@ type gap struct {
 	N   int
 }
 
-// measured is what a test compares.
+// measured has the results that a test compares.
 type measured struct {
 	First, Last int64
 	Tokens      int
@@ -30,7 +30,7 @@ type measured struct {
 	Bad         int
 }
 
-// piece is bytes with their time.
+// A piece of an answer, with its time of arrival.
 type piece struct {
 	at   int64
 	text string
@@ -194,8 +194,7 @@ func TestTheMeterKeepsNoText(t *testing.T) {
 	}
 }
 
-// FuzzMeter checks that chunk boundaries change nothing but times: bytes that
-// arrive at one moment measure the same in any pieces.
+// FuzzMeter checks that bytes that arrive at one moment give the same measurement in any pieces.
 func FuzzMeter(f *testing.F) {
 	f.Add([]byte(role+token("a")+token("b")+stop+used+done), uint8(1), true)
 	f.Add([]byte(`data: {"choices":[{"text":"a","token_ids":[1]}],"usage":{"completion_tokens":1}}`+"\r\n\r\n"), uint8(3), true)

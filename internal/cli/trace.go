@@ -48,7 +48,7 @@ func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.source.Resolve(nil); err != nil {
 		return err
 	}
-	urls := slices.ContainsFunc(args, collected.URL)
+	urls := slices.ContainsFunc(args, collected.IsURL)
 	switch {
 	case len(args) == 0:
 		return hint.With(errors.New("no traces"),

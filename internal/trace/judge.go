@@ -10,7 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// A Row is the time of a request in one phase at one hop, with the normal time there.
+// A Row sums up the steps of a request in one phase at one hop. It has the normal time there.
 type Row struct {
 	Step
 	// Normal is in seconds, for a prompt and an answer of this length; nil if unknown.
@@ -18,7 +18,7 @@ type Row struct {
 	From   string   `json:"normal_from"` // source of Normal
 }
 
-// Excess is the time beyond the normal time, in seconds; all of it if the normal time is unknown.
+// Excess returns the time beyond the normal time, in seconds; the whole time if the normal time is unknown.
 func (r *Row) Excess() float64 {
 	if r.Normal == nil {
 		return r.TookS
@@ -74,14 +74,13 @@ type Quantity struct {
 	NormalText string `json:"normal_text,omitempty"`
 }
 
-// Comparison needs this many other requests. A request is slow if it took this many times the
-// normal time, and this many seconds more: nobody asks about less.
 const (
-	fewest = 10
-	slower = 1.5
-	longer = 0.1
+	minCompared = 10  // least number of other requests for a normal time
+	slowRatio   = 1.5 // a slow request takes this many times its normal time,
+	slowExcess  = 0.1 // and this many seconds more
 )
 
+// sumRows sums up the steps of each phase at each hop.
 func (t *Trace) sumRows() (out []Row) {
 	for _, s := range t.Steps() {
 		i := slices.IndexFunc(out, func(r Row) bool {
@@ -101,13 +100,13 @@ func (t *Trace) sumRows() (out []Row) {
 type Population []member
 
 type member struct {
-	id, way string
-	rows    []Row
+	id, route string
+	rows      []Row
 }
 
-// describeWay names the services that a request passed and its model. A request is compared only
-// with requests of the same way: in others a hop may take no time, or another model's time.
-func (t *Trace) describeWay() string {
+// route names the services that a request passed, and its model. A request is compared only with requests of the same
+// route: on another, a hop may take no time, or the time of another model.
+func (t *Trace) route() string {
 	var services []string
 	model := ""
 	for i := range t.Spans {
@@ -117,28 +116,28 @@ func (t *Trace) describeWay() string {
 	return fmt.Sprintf("%q %q", model, slices.Compact(services))
 }
 
-// mostCompared limits a population, which takes only each n-th of more traces.
-const mostCompared = 300
+// maxCompared is about the largest size of a population. Of more traces, it takes each n-th.
+const maxCompared = 300
 
-// NewPopulation makes a population of traces that are requests and have not failed.
+// NewPopulation makes a population of the traces of requests that did not fail.
 func NewPopulation(traces []*Trace) (p Population) {
-	every := len(traces)/mostCompared + 1
+	every := len(traces)/maxCompared + 1
 	for i, t := range traces {
 		if i%every != 0 {
 			continue
 		}
 		if t.OfRequest() && !t.Failed() {
-			p = append(p, member{t.ID, t.describeWay(), t.sumRows()})
+			p = append(p, member{t.ID, t.route(), t.sumRows()})
 		}
 	}
 	return p
 }
 
-// Known returns the normal time of a row in seconds according to servers' metrics, with its source.
+// Known returns the normal time of a row in seconds by servers' metrics, and its source; false if it is unknown.
 type Known func(*Row) (normal float64, source string, ok bool)
 
 // Judge says where the time of a request went. Normal times come from known, which may be nil, or
-// else from other requests of the same way.
+// else from other requests of the same route.
 func Judge(t *Trace, others Population, known Known) *Report {
 	r := &Report{
 		Schema: Schema, ID: t.ID, Began: t.Began(), TookS: t.Took().Seconds(), Failed: t.Failed(),
@@ -151,35 +150,14 @@ func Judge(t *Trace, others Population, known Known) *Report {
 		r.PromptTokens, r.OutputTokens, r.Request = e.PromptTokens, e.OutputTokens, cmp.Or(e.Request, r.Request)
 	}
 	var compared [][]Row
-	way := t.describeWay()
+	route := t.route()
 	for _, o := range others {
-		if o.id != t.ID && o.way == way {
+		if o.id != t.ID && o.route == route {
 			compared = append(compared, o.rows)
 		}
 	}
 	r.Others = len(compared)
-	sum, complete := 0.0, len(r.Rows) > 0
-	for i := range r.Rows {
-		row := &r.Rows[i]
-		if known != nil {
-			if v, from, ok := known(row); ok {
-				row.Normal, row.From = &v, from
-			}
-		}
-		if row.Normal == nil && len(compared) >= fewest {
-			row.Normal = new(typicalTime(row, compared))
-			row.From = fmt.Sprintf("median of %d other traces of the same services", len(compared))
-		}
-		if row.Normal == nil {
-			complete = complete && row.TookS < longer
-			continue
-		}
-		sum += *row.Normal
-	}
-	if complete {
-		r.NormalS = &sum
-		r.Slow = new(r.TookS > slower*sum && r.TookS > sum+longer)
-	}
+	r.setNormalTimes(compared, known)
 	if len(r.Rows) > 0 {
 		worst := slices.MaxFunc(r.Rows, func(a, b Row) int { return cmp.Compare(a.Excess(), b.Excess()) })
 		r.Blame = &worst
@@ -190,24 +168,52 @@ func Judge(t *Trace, others Population, known Known) *Report {
 	return r
 }
 
-// typicalTime is the median time of a row in other requests, per token; a request without the row counts as 0.
+// setNormalTimes sets the rows' normal times and, if those of all rows that take long are known, the request's.
+func (r *Report) setNormalTimes(compared [][]Row, known Known) {
+	sum, complete := 0.0, len(r.Rows) > 0
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if known != nil {
+			if v, from, ok := known(row); ok {
+				row.Normal, row.From = &v, from
+			}
+		}
+		if row.Normal == nil && len(compared) >= minCompared {
+			row.Normal = new(typicalTime(row, compared))
+			row.From = fmt.Sprintf("median of %d other traces of the same services", len(compared))
+		}
+		if row.Normal == nil {
+			complete = complete && row.TookS < slowExcess
+			continue
+		}
+		sum += *row.Normal
+	}
+	if complete {
+		r.NormalS = &sum
+		r.Slow = new(r.TookS > slowRatio*sum && r.TookS > sum+slowExcess)
+	}
+}
+
+// typicalTime returns the median time of a row in other requests, in proportion to the row's tokens. A request without
+// such a row counts as 0.
 func typicalTime(row *Row, others [][]Row) float64 {
-	var took []float64
+	var times []float64
 	for _, o := range others {
-		seconds := 0.0
+		sum := 0.0
 		for i := range o {
 			if o[i].Hop == row.Hop && o[i].Phase == row.Phase {
-				seconds += o[i].TookS
+				sum += o[i].TookS
 				if row.Tokens > 0 && o[i].Tokens > 0 {
-					seconds *= float64(row.Tokens) / float64(o[i].Tokens)
+					sum *= float64(row.Tokens) / float64(o[i].Tokens)
 				}
 			}
 		}
-		took = append(took, seconds)
+		times = append(times, sum)
 	}
-	return stat.Median(took)
+	return stat.Median(times)
 }
 
+// writeSummary says in a sentence how long the request took, and where most of the excess is.
 func (r *Report) writeSummary() string {
 	took := render.Seconds(r.TookS)
 	if r.Blame == nil {
@@ -238,9 +244,10 @@ func (r *Report) writeSummary() string {
 	return fmt.Sprintf("%s; %s is normal for this prompt and answer.", took, render.Seconds(*r.NormalS))
 }
 
-// skew is how much earlier than its parent a span may begin before clocks count as different.
-const skew = int64(time.Millisecond)
+// maxSkew is how much earlier than its parent a span may begin before a note says that clocks differ.
+const maxSkew = int64(time.Millisecond)
 
+// listNotes says what may be missing or wrong in the trace.
 func (t *Trace) listNotes() (out []string) {
 	index := map[string]*Span{}
 	for i := range t.Spans {
@@ -260,12 +267,12 @@ func (t *Trace) listNotes() (out []string) {
 		out = append(out, fmt.Sprintf("%s: the caller exported no span, or it is missing here",
 			render.Plural(lost, "span without its parent")))
 	}
-	if early > skew {
+	if early > maxSkew {
 		out = append(out, fmt.Sprintf("clocks differ by at least %s: a span begins before its parent",
 			render.Seconds(float64(early)/1e9)))
 	}
-	if t.Left > 0 {
-		out = append(out, fmt.Sprintf("%d spans beyond the first %d were left out", t.Left, Largest))
+	if t.Dropped > 0 {
+		out = append(out, fmt.Sprintf("%d spans beyond the first %d were left out", t.Dropped, maxTraceSpans))
 	}
 	if !slices.ContainsFunc(t.Spans, func(s Span) bool { return s.isEngine() }) {
 		out = append(out, "no span of an inference server: "+

@@ -9,12 +9,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
 
-var shown = []*indicator.Signal{
+// stateSignals are the signals in Report.State.
+var stateSignals = []*indicator.Signal{
 	indicator.Waiting, indicator.Running, indicator.KVUsage, indicator.QueueTimeMean,
 	indicator.TTFTP95, indicator.ITLMean,
 }
 
-// findTarget returns the server of an instance, or the only server; -1 if neither is known.
+// findTarget returns the index of the server of an instance, or of the only server; -1 if there is none.
 func findTarget(d *diagnose.Diagnosis, instance string) int {
 	var all []int
 	for i := range d.Targets {
@@ -34,8 +35,8 @@ func findTarget(d *diagnose.Diagnosis, instance string) int {
 	return -1
 }
 
-// JudgeIn judges as Judge does, with a diagnosis of the servers at that time: normal times, the
-// verdict in force, and the state of the servers.
+// JudgeIn judges as Judge does, with normal times from a diagnosis of the servers at that time. It adds the verdict and
+// the state of the servers.
 func JudgeIn(t *Trace, others Population, d *diagnose.Diagnosis) *Report {
 	r := Judge(t, others, NormalIn(d))
 	r.addMoment(d)
@@ -67,7 +68,7 @@ func NormalIn(d *diagnose.Diagnosis) Known {
 	}
 }
 
-// addMoment adds a diagnosis: the verdict in force, and the state of the servers that the request passed.
+// addMoment adds a diagnosis: the verdict on the request's model, and the state of the servers that the request passed.
 func (r *Report) addMoment(d *diagnose.Diagnosis) {
 	v := &d.Verdict
 	for i := range d.Verdicts {
@@ -90,7 +91,7 @@ func (r *Report) addMoment(d *diagnose.Diagnosis) {
 			continue
 		}
 		done = append(done, i)
-		for _, s := range shown {
+		for _, s := range stateSignals {
 			now, normal := d.Reading(i, s)
 			if now.OK {
 				q := Quantity{

@@ -27,8 +27,9 @@ const (
 	maxText    = 200     // bytes of a name or an id
 )
 
-// Read reads spans from a collector's file exporter (JSON, an object a line, or protobuf messages after their
-// length, both possibly compressed with zstd), from one OTLP message, or from an answer of Jaeger's API.
+// Read reads spans in any of these forms: a file of the collector's file exporter (a JSON object per line, or messages
+// in protobuf or JSON, each after its length and possibly compressed with zstd), one OTLP message in protobuf or JSON,
+// or an answer of Jaeger's API.
 func Read(r io.Reader) ([]Span, error) {
 	in := bufio.NewReader(r)
 	head, err := in.Peek(1)
@@ -55,20 +56,21 @@ func Read(r io.Reader) ([]Span, error) {
 		"file exporter, or give the URL of Tempo, Jaeger or sixty serve and --id")
 }
 
+// readMessages reads messages, each after its length in four bytes.
 func readMessages(in io.Reader) (out []Span, err error) {
 	for {
 		var size uint32
 		if err := binary.Read(in, binary.BigEndian, &size); errors.Is(err, io.EOF) {
 			return out, nil
 		} else if err != nil {
-			return nil, cutOff(err)
+			return nil, truncated(err)
 		}
 		if size > MaxMessage {
 			return nil, fmt.Errorf("a message of %d bytes: the limit is %d", size, MaxMessage)
 		}
 		var body bytes.Buffer
 		if n, err := io.CopyN(&body, in, int64(size)); err != nil {
-			return nil, cutOff(fmt.Errorf("a message ends after %d of %d bytes: %w", n, size, err))
+			return nil, truncated(fmt.Errorf("a message ends after %d of %d bytes: %w", n, size, err))
 		}
 		message := body.Bytes()
 		if bytes.HasPrefix(message, []byte{0x28, 0xb5, 0x2f, 0xfd}) {
@@ -93,7 +95,7 @@ func readMessages(in io.Reader) (out []Span, err error) {
 var errTooMany = hint.With(fmt.Errorf("more than %d spans", maxSpans),
 	"give a shorter time, or get one trace from Tempo or Jaeger with --id")
 
-func cutOff(err error) error {
+func truncated(err error) error {
 	return hint.With(fmt.Errorf("it is truncated: %w", err),
 		"copy it again, or wait for the collector to finish writing")
 }
@@ -117,7 +119,7 @@ func readJSON(in io.Reader) (out []Span, err error) {
 		if err := d.Decode(&one); errors.Is(err, io.EOF) {
 			return out, nil
 		} else if errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, cutOff(err)
+			return nil, truncated(err)
 		} else if err != nil {
 			return nil, fmt.Errorf("no JSON: %w", err)
 		}
@@ -131,7 +133,7 @@ func readJSON(in io.Reader) (out []Span, err error) {
 	}
 }
 
-// Proto reads one OTLP message in protobuf, which Tempo answers too.
+// Proto reads one OTLP message in protobuf. Tempo's API answers with one.
 func Proto(message []byte) ([]Span, error) {
 	if len(message) > MaxMessage {
 		return nil, fmt.Errorf("a message of more than %d bytes", MaxMessage)
@@ -143,7 +145,7 @@ func Proto(message []byte) ([]Span, error) {
 	return spansOf(all), nil
 }
 
-// JSON reads one object: OTLP's, or an answer of Jaeger's API.
+// JSON reads one object: an OTLP message, or an answer of Jaeger's API.
 func JSON(object []byte) ([]Span, error) {
 	var kind struct {
 		Data    json.RawMessage `json:"data"`
@@ -200,10 +202,10 @@ func setAttributes(s *Span, of pcommon.Map) {
 	}
 }
 
-// isValid reports whether a span has ids and ends after it began.
+// isValid reports whether a span has ids, and does not end before its start.
 func (s *Span) isValid() bool { return s.Trace != "" && s.ID != "" && s.Start > 0 && s.End >= s.Start }
 
-// unixNanos converts a time in nanoseconds; 0, which no span has, if it is out of range.
+// unixNanos converts a time in nanoseconds. A time out of range is 0, which makes the span invalid.
 func unixNanos(ns uint64) int64 {
 	if ns > math.MaxInt64 {
 		return 0
@@ -211,7 +213,7 @@ func unixNanos(ns uint64) int64 {
 	return int64(ns)
 }
 
-// clipName cleans a name and limits its length.
+// clipName removes control characters from a name, and limits its length.
 func clipName(text string) string {
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "")
@@ -219,7 +221,7 @@ func clipName(text string) string {
 	return strings.Clone(render.Clean(text))
 }
 
-// setText and setNumber take the attributes listed here, and no others.
+// setText and setNumber keep the attributes that they name, and no others.
 func (s *Span) setText(key, value string) {
 	switch key {
 	case "service.name":
@@ -258,6 +260,7 @@ func (s *Span) setNumber(key string, value float64) {
 	}
 }
 
+// tokenCount converts a number of tokens; 0 if it is out of range.
 func tokenCount(v float64) int {
 	if !(v > 0 && v < 1e9) {
 		return 0
@@ -265,35 +268,40 @@ func tokenCount(v float64) int {
 	return int(v)
 }
 
+// A jaegerTag is an attribute in an answer of Jaeger's API.
+type jaegerTag struct {
+	Key   string `json:"key"`
+	Value any    `json:"value"`
+}
+
+// A jaegerTrace is a trace in an answer of Jaeger's API. Times are microseconds.
+type jaegerTrace struct {
+	Processes map[string]struct {
+		ServiceName string      `json:"serviceName"`
+		Tags        []jaegerTag `json:"tags"`
+	} `json:"processes"`
+	Spans []struct {
+		TraceID       string `json:"traceID"`
+		SpanID        string `json:"spanID"`
+		ProcessID     string `json:"processID"`
+		OperationName string `json:"operationName"`
+		StartTime     int64  `json:"startTime"`
+		Duration      int64  `json:"duration"`
+		References    []struct {
+			RefType string `json:"refType"`
+			SpanID  string `json:"spanID"`
+		} `json:"references"`
+		Tags []jaegerTag `json:"tags"`
+	} `json:"spans"`
+}
+
 func readJaeger(data []byte) (out []Span, err error) {
-	type tag struct {
-		Key   string `json:"key"`
-		Value any    `json:"value"`
-	}
-	var decoded []struct {
-		Processes map[string]struct {
-			ServiceName string `json:"serviceName"`
-			Tags        []tag  `json:"tags"`
-		} `json:"processes"`
-		Spans []struct {
-			TraceID       string `json:"traceID"`
-			SpanID        string `json:"spanID"`
-			ProcessID     string `json:"processID"`
-			OperationName string `json:"operationName"`
-			StartTime     int64  `json:"startTime"`
-			Duration      int64  `json:"duration"`
-			References    []struct {
-				RefType string `json:"refType"`
-				SpanID  string `json:"spanID"`
-			} `json:"references"`
-			Tags []tag `json:"tags"`
-		} `json:"spans"`
-	}
-	if err := json.Unmarshal(data, &decoded); err != nil {
+	var traces []jaegerTrace
+	if err := json.Unmarshal(data, &traces); err != nil {
 		return nil, fmt.Errorf("not a Jaeger answer: %w", err)
 	}
-	const most = math.MaxInt64 / 2000 // microseconds; the sum of two of them is still a time
-	for _, t := range decoded {
+	const most = math.MaxInt64 / 2000 // microseconds; the sum of two such times fits 64 bits in nanoseconds
+	for _, t := range traces {
 		for _, from := range t.Spans {
 			p := t.Processes[from.ProcessID]
 			s := Span{
@@ -306,23 +314,26 @@ func readJaeger(data []byte) (out []Span, err error) {
 					s.Parent = clipName(r.SpanID)
 				}
 			}
-			for _, list := range [][]tag{p.Tags, from.Tags} {
-				for _, g := range list {
-					switch v := g.Value.(type) {
-					case string:
-						s.setText(g.Key, v)
-						s.Server = s.Server || g.Key == "span.kind" && v == "server"
-					case float64:
-						s.setNumber(g.Key, v)
-					case bool:
-						s.Failed = s.Failed || v && g.Key == "error"
-					}
-				}
-			}
+			s.setTags(p.Tags)
+			s.setTags(from.Tags)
 			if s.isValid() {
 				out = append(out, s)
 			}
 		}
 	}
 	return out, nil
+}
+
+func (s *Span) setTags(tags []jaegerTag) {
+	for _, tag := range tags {
+		switch v := tag.Value.(type) {
+		case string:
+			s.setText(tag.Key, v)
+			s.Server = s.Server || tag.Key == "span.kind" && v == "server"
+		case float64:
+			s.setNumber(tag.Key, v)
+		case bool:
+			s.Failed = s.Failed || v && tag.Key == "error"
+		}
+	}
 }

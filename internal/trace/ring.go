@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A Ring keeps the latest traces, within bounds. If it is full, it drops the trace whose last span
-// came first. It is safe for concurrent use.
+// A Ring keeps the latest traces in bounded memory. If it is full, it drops the trace that has been without a new span
+// for the longest time. It is safe for concurrent use.
 type Ring struct {
 	mu        sync.Mutex
 	limit     int // bytes
-	size      int
+	size      int // bytes, about
 	spanCount int
 	received  int64
 	traces    map[string]*list.Element // each a *Trace
-	byArrival list.List
+	byArrival list.List                // of *Trace, by the arrival of their last spans
 }
 
 // NewRing returns a ring of about limit bytes.
@@ -25,7 +25,7 @@ func NewRing(limit int) *Ring { return &Ring{limit: limit, traces: map[string]*l
 // overhead is the memory of a trace beside its spans.
 const overhead = 256
 
-// Add adds spans. Beyond Largest spans of one trace, they are counted and dropped.
+// Add adds spans.
 func (r *Ring) Add(spans []Span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,8 +39,8 @@ func (r *Ring) Add(spans []Span) {
 		}
 		r.byArrival.MoveToBack(e)
 		t := e.Value.(*Trace)
-		if len(t.Spans) == Largest {
-			t.Left++
+		if len(t.Spans) == maxTraceSpans {
+			t.Dropped++
 			continue
 		}
 		t.Spans = append(t.Spans, s)
@@ -62,7 +62,7 @@ func (r *Ring) dropTrace(e *list.Element) {
 	}
 }
 
-// Received is the number of spans received.
+// Received returns the number of spans received.
 func (r *Ring) Received() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,11 +94,12 @@ type Slow struct {
 	Summary string    `json:"summary"`
 }
 
-// triedFor limits the long requests to judge for each slow one that is listed: a long answer is not slow.
-const triedFor = 10
+// judgedPerSlow is how many of the longest requests are judged for each slow one that is wanted. Not all of them are
+// slow: long answers take long.
+const judgedPerSlow = 10
 
-// Slowest returns the requests that were slow between two times, at most this many, the slowest first. Known works
-// as in Judge; without it an incident that slows most of the traces would seem normal.
+// Slowest returns the requests that were slow between two times, at most this many, the slowest first. known is used as
+// in Judge. Without it, an incident that slows most requests seems normal.
 func (r *Ring) Slowest(from, to time.Time, most int, known Known) []Slow {
 	all := Group(r.Spans(""))
 	out, others := []Slow{}, NewPopulation(all)
@@ -106,7 +107,7 @@ func (r *Ring) Slowest(from, to time.Time, most int, known Known) []Slow {
 		return !t.OfRequest() || t.Began().After(to) || t.Began().Add(t.Took()).Before(from)
 	})
 	slices.SortStableFunc(within, func(a, b *Trace) int { return int(min(max(b.Took()-a.Took(), -1), 1)) })
-	for _, t := range within[:min(len(within), triedFor*most)] {
+	for _, t := range within[:min(len(within), judgedPerSlow*most)] {
 		if len(out) == most {
 			break
 		}

@@ -1,14 +1,20 @@
-// Package trace says where the time of one request went, from the OpenTelemetry spans of the
-// servers on its way: how long it was queued, prefilled, transferred and decoded at each hop, how
-// long is normal there, and which hop is to blame.
+// Package trace says where the time of one request went, from the OpenTelemetry spans of the servers that it passed:
+// how long it was queued, prefilled, transferred and decoded at each hop, how long is normal there, and which hop is to
+// blame.
 //
-// Spans come from Read or Proto, and a Ring keeps them in a monitor. Group makes a Trace of a request's spans;
-// Trace.Steps divides its time among phases and hops; Judge compares the sums (Row) with a Population of other
-// requests, or with what servers' metrics call normal, and makes a Report.
+// The data, in the order in which they are made:
 //
-// Only the attributes listed here are read. Some programs write prompts and answers into other
-// attributes, and these are never kept. The package does no I/O of its own and reads no clock;
-// package trace/collected reads files and servers.
+//   - Spans come from Read, JSON or Proto (read.go). A Ring keeps the latest of them in a monitor.
+//   - Group makes a Trace of the spans of each request.
+//   - Trace.Steps divides the time of the request into Steps. Each moment belongs to the innermost open span, which
+//     gives the hop and the Phase. vLLM has its phases in attributes of one span, SGLang in spans of their own, and
+//     Dynamo's are divided at the time of the first token.
+//   - Judge sums the steps up to Rows, gives each row its normal time, and makes a Report. Normal times come from
+//     servers' metrics (Known, NormalIn), or else from a Population of other requests.
+//   - JudgeIn adds the verdict and the state of the servers at that time (moment.go).
+//
+// Only the attributes in setText and setNumber are kept, because some programs write prompts and answers into others.
+// The package does no I/O of its own and reads no clock; package collected reads files and servers.
 package trace
 
 import (
@@ -18,21 +24,21 @@ import (
 	"time"
 )
 
-// A Span is a program's work for a request. Times are Unix nanoseconds.
+// A Span is a time in which a program handled a request. Times are Unix nanoseconds.
 type Span struct {
 	Trace, ID, Parent string // hexadecimal
 	Service, Instance string
 	Name              string
 	Start, End        int64
 	Failed            bool
-	Server            bool // it answers a request
+	Server            bool // of kind SERVER: the program answers a request
 
-	// An engine's account of the whole request; zero without one.
+	// Attributes about the whole request; zero if missing.
 	Request, Model             string
 	Queue, Prefill, Decode     float64 // seconds
 	First                      float64 // seconds to the first token, from Dynamo's frontend
 	PromptTokens, OutputTokens int
-	hasPhases                  bool // it has its time in queue, as vLLM's does
+	hasPhases                  bool // Queue, Prefill and Decode are set, as in vLLM's spans
 }
 
 func (s *Span) memoryBytes() int {
@@ -40,7 +46,7 @@ func (s *Span) memoryBytes() int {
 		len(s.Request) + len(s.Model)
 }
 
-// A Phase is the part of a request's processing at a hop.
+// A Phase is a part of the processing of a request at a hop.
 type Phase string
 
 // The phases.
@@ -52,17 +58,17 @@ const (
 	// schedules a request when its KV cache has arrived, and counts both times as queueing
 	// (vllm/v1/core/sched/scheduler.py@v0.32.0: WAITING_FOR_REMOTE_KVS comes before SCHEDULED).
 	QueueTransfer Phase = "queue, KV transfer"
-	QueuePrefill  Phase = "queue, prefill" // if only the time of the first token is known
+	QueuePrefill  Phase = "queue, prefill" // where only the time of the first token is known
 	Decode        Phase = "decode"
 	Routing       Phase = "routing"
 	Forwarding    Phase = "forwarding" // to the next server and back
 	Other         Phase = "other"      // tokenizing, templates, detokenizing, HTTP
 )
 
-// phaseNames are phases by span name, from gateways with own phases (as sixty's once) and from llm-d's router and
-// sidecar (pkg/epp and pkg/sidecar, 2025 and 2026, the latter with a prefix for a time). vLLM's span, llm_request
-// (vllm/v1/engine/output_processor.py@v0.32.0), has them in attributes. Dynamo's frontend (1.6.1) has its router's;
-// its http-request contains all others and has the time of the first token.
+// phaseNames are the phases of spans by their names: of gateways (an older sixty gateway), of llm-d's router and
+// sidecar (pkg/epp and pkg/sidecar, 2025 and 2026; some releases add a prefix), and of the router in Dynamo's frontend
+// (1.6.1). vLLM's span, llm_request (vllm/v1/engine/output_processor.py@v0.32.0), has the phases in attributes.
+// Dynamo's http-request contains all its other spans and has the time of the first token.
 var phaseNames = map[string]Phase{
 	"queue": Queue, "prefill": Prefill, "decode": Decode,
 	"gateway.request_orchestration": Routing, "gateway.director.handle_request": Routing,
@@ -70,10 +76,10 @@ var phaseNames = map[string]Phase{
 	"kv_router.select_worker":    Routing, "kv_router.schedule": Queue,
 }
 
-// dynamoWorker is the span of a request at one of Dynamo's workers, which contains its engine's spans.
+// dynamoWorker is the name of a request's span at one of Dynamo's workers. It contains the engine's spans.
 const dynamoWorker = "handle_payload"
 
-// enginePhases are phases of SGLang's spans (srt/observability/req_time_stats.py, 0.5.10).
+// enginePhases are the phases of SGLang's spans (srt/observability/req_time_stats.py, 0.5.10).
 var enginePhases = map[string]Phase{
 	"prefill_waiting": Queue, "decode_waiting": Queue, "prefill_forward": Prefill, "chunked_prefill": Prefill,
 	"prefill_bootstrap": Transfer, "prefill_transfer_kv_cache": Transfer,
@@ -81,27 +87,28 @@ var enginePhases = map[string]Phase{
 	"decode_forward": Decode, "decode_loop": Decode,
 }
 
-var unprefixed = strings.NewReplacer("llm_d.pd_proxy.", "", "pd_sidecar.", "")
+// prefixes removes the prefixes of llm-d's sidecar.
+var prefixes = strings.NewReplacer("llm_d.pd_proxy.", "", "pd_sidecar.", "")
 
 func (s *Span) namedPhase() Phase {
-	return cmp.Or(enginePhases[s.Name], phaseNames[unprefixed.Replace(s.Name)])
+	return cmp.Or(enginePhases[s.Name], phaseNames[prefixes.Replace(s.Name)])
 }
 
 func (s *Span) isEngine() bool {
 	return s.hasPhases || enginePhases[s.Name] != "" || s.Name == dynamoWorker
 }
 
-// Largest is the most spans of a trace; others are left out.
-const Largest = 500
+// maxTraceSpans is the most spans of a trace; further ones are counted and dropped.
+const maxTraceSpans = 500
 
 // A Trace is the spans of one request.
 type Trace struct {
-	ID    string
-	Spans []Span // in order of their start
-	Left  int    // spans beyond Largest
+	ID      string
+	Spans   []Span // by their start
+	Dropped int    // spans beyond maxTraceSpans
 }
 
-// Group makes traces of spans, the earliest first.
+// Group makes a trace of the spans of each request, the earliest first.
 func Group(spans []Span) []*Trace {
 	byID := map[string]*Trace{}
 	var out []*Trace
@@ -112,8 +119,8 @@ func Group(spans []Span) []*Trace {
 			byID[s.Trace] = t
 			out = append(out, t)
 		}
-		if len(t.Spans) == Largest {
-			t.Left++
+		if len(t.Spans) == maxTraceSpans {
+			t.Dropped++
 			continue
 		}
 		t.Spans = append(t.Spans, s)
@@ -129,10 +136,10 @@ func Group(spans []Span) []*Trace {
 	return out
 }
 
-// Began is when the request began.
+// Began returns the start of the request.
 func (t *Trace) Began() time.Time { return time.Unix(0, t.Spans[0].Start).UTC() }
 
-// Took is how long the request took.
+// Took returns how long the request took.
 func (t *Trace) Took() time.Duration {
 	end := t.Spans[0].End
 	for i := range t.Spans {
@@ -146,12 +153,12 @@ func (t *Trace) Failed() bool {
 	return slices.ContainsFunc(t.Spans, func(s Span) bool { return s.Failed })
 }
 
-// OfRequest reports whether the trace is of a request: vLLM also traces its loading of a model.
+// OfRequest reports whether the trace is of a request. vLLM also traces how it loads a model.
 func (t *Trace) OfRequest() bool {
 	return slices.ContainsFunc(t.Spans, func(s Span) bool { return s.Server || s.namedPhase() != "" || s.hasPhases })
 }
 
-// Engine is the span of the inference server that decoded; nil without one.
+// Engine returns the span of the inference server that decoded; nil without one.
 func (t *Trace) Engine() (found *Span) {
 	for i := range t.Spans {
 		s := &t.Spans[i]
@@ -163,24 +170,24 @@ func (t *Trace) Engine() (found *Span) {
 	return found
 }
 
-// A Step is a time of a request in one phase at one hop. Steps follow each other, and add up to the
-// time of the request.
+// A Step is a time in which a request was in one phase at one hop. Steps follow one another, and add up to the time of
+// the request.
 type Step struct {
 	Hop      string  `json:"hop"` // the service, with its role if prefill and decode are apart
 	Instance string  `json:"instance"`
 	Phase    Phase   `json:"phase"`
-	Engine   bool    `json:"engine"`  // it belongs to an inference server
+	Engine   bool    `json:"engine"`  // the hop is an inference server
 	BeginS   float64 `json:"begin_s"` // after the request began
 	TookS    float64 `json:"took_s"`
-	// Tokens is the number of tokens that the time grows with: the prompt's in a prefill, the
-	// answer's beyond the first in a decode, else 0.
+	// Tokens are the tokens to which the time is proportional: the prompt's in prefill, the answer's without the first
+	// in decode, else 0.
 	Tokens int `json:"tokens"`
 }
 
 // unknownService is OpenTelemetry's name for a program without a name.
 const unknownService = "unknown_service"
 
-// Steps divides the time of the request: each moment belongs to the innermost open span.
+// Steps divides the time of the request. Each moment belongs to the innermost open span.
 func (t *Trace) Steps() []Step {
 	spans := t.expandSpans()
 	bounds := make([]int64, 0, 2*len(spans))
@@ -218,13 +225,13 @@ func (t *Trace) Steps() []Step {
 type part struct {
 	*Span
 	Start, End int64
-	phase      Phase // the span's, or that span's around it at the same hop
-	role       Phase // Prefill or Decode, if a proxy sent the request to be prefilled and then decoded
-	depth      int
+	phase      Phase // of the span, or of the nearest span around it at the same hop
+	role       Phase // Prefill or Decode, if a proxy sent the request to one server for prefill and another for decode
+	depth      int   // number of spans around it
 	engine     bool
 }
 
-// expandSpans returns a trace's spans, with the phases in engines' attributes as spans of their own.
+// expandSpans returns the trace's spans, and parts of their own for phases that engines have in attributes.
 func (t *Trace) expandSpans() []part {
 	index := make(map[string]int, len(t.Spans))
 	for i := range t.Spans {
@@ -235,7 +242,7 @@ func (t *Trace) expandSpans() []part {
 		parts[i] = t.placeSpan(&t.Spans[i], index)
 	}
 	prefillApart := slices.ContainsFunc(parts, func(p part) bool { return p.engine && p.role == Prefill })
-	if !prefillApart { // a proxy that only measured
+	if !prefillApart { // the proxy has spans for both phases, and sends the request to one server
 		for i := range parts {
 			parts[i].role = ""
 		}
@@ -246,14 +253,14 @@ func (t *Trace) expandSpans() []part {
 			phases = append(phases, p.splitPhases()...)
 		}
 	}
-	return slices.Concat(parts, phases, t.atWorkers(parts))
+	return slices.Concat(parts, phases, t.splitWorkers(parts))
 }
 
-// placeSpan finds a span's phase, role and depth from the spans around it. Index has the spans by ID.
+// placeSpan finds a span's phase, role and depth from the spans around it. index has the spans by ID.
 func (t *Trace) placeSpan(s *Span, index map[string]int) part {
 	p := part{Span: s, Start: s.Start, End: s.End, phase: s.namedPhase(), engine: s.isEngine()}
 	at := s
-	for p.depth < len(t.Spans) { // a parent that is its own descendant ends here too
+	for p.depth < len(t.Spans) { // the bound ends a circle of parents
 		k, ok := index[at.Parent]
 		if !ok || at.Parent == at.ID {
 			break
@@ -271,12 +278,13 @@ func (t *Trace) placeSpan(s *Span, index map[string]int) part {
 	return p
 }
 
+// splitPhases returns the phases in a span's attributes. They end with the span, because the last token comes then. The
+// time before them is the API server's.
 func (p part) splitPhases() (out []part) {
 	queue := Queue
 	if p.role == Decode {
 		queue = QueueTransfer
 	}
-	// The end is the most certain: the last token came then. The time before the queue is the API server's.
 	at := p.End - toNanoseconds(p.Queue+p.Prefill+p.Decode)
 	for _, x := range []struct {
 		phase Phase
@@ -292,8 +300,8 @@ func (p part) splitPhases() (out []part) {
 	return out
 }
 
-// atWorkers divides the time at Dynamo's workers at the first token. An engine's own spans lie deeper.
-func (t *Trace) atWorkers(parts []part) (out []part) {
+// splitWorkers divides the time at Dynamo's workers at the first token. Spans of an engine are deeper, and win.
+func (t *Trace) splitWorkers(parts []part) (out []part) {
 	i := slices.IndexFunc(t.Spans, func(s Span) bool { return s.First > 0 })
 	if i < 0 {
 		return nil
@@ -304,11 +312,11 @@ func (t *Trace) atWorkers(parts []part) (out []part) {
 		if p.Name != dynamoWorker {
 			continue
 		}
-		said := *p.Span
-		said.PromptTokens, said.OutputTokens = front.PromptTokens, front.OutputTokens
+		withTokens := *p.Span
+		withTokens.PromptTokens, withTokens.OutputTokens = front.PromptTokens, front.OutputTokens
 		before, after := p, p
-		before.Span, before.phase, before.End = &said, QueuePrefill, min(p.End, first)
-		after.Span, after.phase, after.Start = &said, Decode, max(p.Start, first)
+		before.Span, before.phase, before.End = &withTokens, QueuePrefill, min(p.End, first)
+		after.Span, after.phase, after.Start = &withTokens, Decode, max(p.Start, first)
 		for _, q := range []part{before, after} {
 			if q.End > q.Start {
 				out = append(out, q)
@@ -318,7 +326,7 @@ func (t *Trace) atWorkers(parts []part) (out []part) {
 	return out
 }
 
-// toNanoseconds converts a time in an attribute; a request cannot last longer than a day.
+// toNanoseconds converts a time in seconds from an attribute, of at most a day.
 func toNanoseconds(seconds float64) int64 { return int64(min(max(seconds, 0), 86400) * 1e9) }
 
 func (p *part) toStep(hasEngine bool) Step {

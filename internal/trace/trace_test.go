@@ -18,8 +18,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// gatewayFile is what vLLM 0.32.0 and sixty gateway exported of 22 requests, one after the other and
-// then ten at a time at a server with --max-num-seqs 2.
+// gatewayFile has the spans that vLLM 0.32.0 and sixty gateway exported for 22 requests: one after another, then ten at
+// a time at a server with --max-num-seqs 2.
 const gatewayFile = "../../testdata/traces/slow.otlp"
 
 func readFile(t *testing.T, path string) []Span {
@@ -52,11 +52,11 @@ func TestARequestThatWaitedAtARealServer(t *testing.T) {
 	}
 	fast := Judge(all[0], others, nil)
 	if fast.Slow == nil || *fast.Slow {
-		t.Errorf("the first request, which waited for nobody, is called slow: %s", fast.Summary)
+		t.Errorf("the first request, which did not wait, is slow: %s", fast.Summary)
 	}
 }
 
-// a span of a test, in milliseconds.
+// span makes a span. Times are milliseconds.
 func span(id, parent, service, name string, from, to int64) Span {
 	return Span{Trace: "t", ID: id, Parent: parent, Service: service, Name: name, Start: 1 + from*1e6, End: 1 + to*1e6}
 }
@@ -84,7 +84,8 @@ func TestPrefillAndDecodeApart(t *testing.T) {
 		engine(span("g", "f", "vllm", "llm_request", 240, 1000), 0.6, 0.01, 0.15, 1000, 16),
 	})[0]
 	want := []string{
-		"gateway-api-inference-extension other 10", "gateway-api-inference-extension routing 10", "gateway-api-inference-extension other 10",
+		"gateway-api-inference-extension other 10", "gateway-api-inference-extension routing 10",
+		"gateway-api-inference-extension other 10",
 		"pd-sidecar other 10", "vllm (prefill) queue 50", "vllm (prefill) prefill 150",
 		"vllm (decode) queue, KV transfer 600", "vllm (decode) prefill 10", "vllm (decode) decode 150",
 	}
@@ -102,9 +103,8 @@ func TestSGLang(t *testing.T) {
 	must.Equal(t, []string{"sglang other 10", "sglang queue 90", "sglang prefill 100", "sglang decode 300"}, got)
 }
 
-// TestOtherServersSayNothing: where servers have names of their own, requests to one say nothing of
-// those to another.
-func TestOtherServersSayNothing(t *testing.T) {
+// TestRequestsOfOtherServersAreNotCompared has servers with a service name each.
+func TestRequestsOfOtherServersAreNotCompared(t *testing.T) {
 	var all []*Trace
 	serve := func(service string, n int) *Trace {
 		for range n {
@@ -187,7 +187,7 @@ func TestPromptsAreNotKept(t *testing.T) {
 	}
 }
 
-// framed is a message behind its length.
+// framed returns a message after its length.
 func framed(message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(message))), message...)
 }
@@ -243,8 +243,7 @@ func TestDamagedInputIsAnError(t *testing.T) {
 	}
 }
 
-// TestDeepNesting reads what is nested most among what a monitor takes: it is refused.
-func TestDeepNesting(t *testing.T) {
+func TestDeeplyNestedInputIsAnError(t *testing.T) {
 	var tail []byte // from the innermost on, what stands before it, reversed
 	prepend := func(tag byte, size int) {
 		length := binary.AppendUvarint(nil, uint64(size))
@@ -340,7 +339,7 @@ func TestManyTracesAreSampled(t *testing.T) {
 		s.Trace = fmt.Sprint(i)
 		spans = append(spans, s)
 	}
-	if n := len(NewPopulation(Group(spans))); n < 200 || n > mostCompared {
+	if n := len(NewPopulation(Group(spans))); n < 200 || n > maxCompared {
 		t.Errorf("compared with %d requests", n)
 	}
 	wide := make([]Span, 0, 2000)
@@ -348,13 +347,13 @@ func TestManyTracesAreSampled(t *testing.T) {
 		wide = append(wide, span(fmt.Sprint(i), fmt.Sprint(i-1), "x", "queue", int64(i), int64(4000-i)))
 	}
 	tr := Group(wide)[0]
-	if r := Judge(tr, nil, nil); len(tr.Spans) != Largest || !strings.Contains(strings.Join(r.Notes, ";"), "1500 spans beyond") {
+	if r := Judge(tr, nil, nil); len(tr.Spans) != maxTraceSpans || !strings.Contains(strings.Join(r.Notes, ";"), "1500 spans beyond") {
 		t.Errorf("%d spans, %q", len(tr.Spans), r.Notes)
 	}
 }
 
-// TestDynamo divides a request by the names and attributes that Dynamo 1.6.1 sent: its frontend says in
-// text when the first token came, and a request that migrated was at two workers.
+// TestDynamo has spans with the names and attributes of Dynamo 1.6.1. Its frontend has the time of the first token as
+// text. The request migrated from one worker to another.
 func TestDynamo(t *testing.T) {
 	front := span("a", "", "frontend", "http-request", 0, 2000)
 	for key, value := range map[string]string{"input_tokens": "140", "output_tokens": "121", "ttft_ms": "800.00", "request_id": "r"} {

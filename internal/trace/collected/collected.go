@@ -1,5 +1,5 @@
-// Package collected reads collected spans: files of OpenTelemetry's collector, and the HTTP APIs of
-// Tempo, of Jaeger, and of a running sixty serve.
+// Package collected reads spans from where they were collected: files of OpenTelemetry's collector (Files), and the
+// HTTP APIs of Tempo, Jaeger and sixty serve (Fetch). Package trace decodes them.
 package collected
 
 import (
@@ -56,13 +56,13 @@ func readFile(path string) ([]trace.Span, error) {
 	return trace.Read(io.LimitReader(f, maxFile))
 }
 
-// URL reports whether an argument is the address of a server.
-func URL(arg string) bool {
+// IsURL reports whether an argument is the address of a server.
+func IsURL(arg string) bool {
 	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://")
 }
 
-// Fetch asks Tempo, Jaeger or sixty serve for one trace. sixty serve answers with its own report,
-// which knows the normal times there; spans are nil then.
+// Fetch asks Tempo, Jaeger or sixty serve for one trace. sixty serve answers with a report, which has the normal times
+// of its servers; the others answer with spans.
 func Fetch(ctx context.Context, base, id string, cfg config.HTTPClientConfig) ([]trace.Span, *trace.Report, error) {
 	u, err := url.Parse(strings.TrimRight(base, "/"))
 	if err != nil || u.Host == "" {

@@ -1,9 +1,10 @@
 // Package top shows servers in a terminal: the verdicts, a line for each replica below them, and the evidence on
-// request. A Feed provides the contents: servers that are scraped, a Prometheus server, a recording with steps
-// through its time, or a running monitor.
+// request.
 //
-// The screen (screen.go) is a pure function of an overview, a filter, an order and a size. The model (top.go) is the
-// state of the terminal program: it fetches overviews at intervals and handles keys.
+// Options.Open makes a Feed from the arguments (options.go): of live servers or a Prometheus server, which are judged
+// in this process; of a recording, through whose time keys move; or of a running monitor. The model (top.go) is the
+// state of the terminal program: it fetches overviews from the feed at intervals and handles keys. The screen
+// (screen.go) draws an overview, and performs no I/O.
 package top
 
 import (
@@ -23,52 +24,53 @@ import (
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
-// A Feed provides the contents of a screen. It is safe for concurrent use.
+// A Feed provides what a screen shows. It is safe for concurrent use.
 type Feed interface {
-	// Name returns the source, for the head of the screen.
+	// Name returns the name of the source, for the first line of the screen.
 	Name() string
 	// Overview returns the latest overview.
 	Overview(ctx context.Context) (view.Overview, error)
 	// Text returns the full diagnosis.
 	Text(ctx context.Context, o render.Options) (string, error)
-	// Seek moves by a number of steps in a recording, and reports whether the moment changed.
+	// Seek moves by a number of steps in a recording, and reports whether the time changed.
 	Seek(steps int) bool
 	// Span returns the time range of a recording; zero for other feeds.
 	Span() (first, last time.Time)
-	// Every returns the time between two overviews that may differ.
+	// Every returns the interval between new overviews; 0 if only Seek gives a new one.
 	Every() time.Duration
 	Close() error
 }
 
-// A plain is the common part of feeds without a recording.
-type plain struct {
+// baseFeed is the part that feeds share. Those of recordings have their own Seek and Span.
+type baseFeed struct {
 	name  string
 	every time.Duration
 }
 
-func (p plain) Name() string                { return p.name }
-func (p plain) Every() time.Duration        { return p.every }
-func (plain) Seek(int) bool                 { return false }
-func (plain) Span() (first, last time.Time) { return }
+func (p baseFeed) Name() string                { return p.name }
+func (p baseFeed) Every() time.Duration        { return p.every }
+func (baseFeed) Seek(int) bool                 { return false }
+func (baseFeed) Span() (first, last time.Time) { return }
 
-// A watched is a source that this process judges.
-type watched struct {
-	plain
+// A liveFeed is a source that this process judges at intervals.
+type liveFeed struct {
+	baseFeed
 	source  *source.Source
 	monitor *monitor.Monitor
 	stop    context.CancelFunc
 	parts   sync.WaitGroup
 }
 
-// watchSource judges live servers, or a Prometheus server, from now on. Live servers are judged after two scrapes.
-func watchSource(ctx context.Context, s *source.Source, o diagnose.Options, scraped time.Duration) Feed {
+// newLiveFeed judges live servers, which are scraped at an interval, or a Prometheus server. Live servers are first
+// judged after two scrapes.
+func newLiveFeed(ctx context.Context, s *source.Source, o diagnose.Options, scrapeInterval time.Duration) Feed {
 	ctx, stop := context.WithCancel(ctx)
-	w := &watched{plain: plain{s.Name, every}, source: s, stop: stop}
-	judged := monitor.Options{Source: s, Diagnose: o, Every: every, Log: slog.New(slog.DiscardHandler)}
+	w := &liveFeed{baseFeed: baseFeed{s.Name, every}, source: s, stop: stop}
+	options := monitor.Options{Source: s, Diagnose: o, Every: every, Log: slog.New(slog.DiscardHandler)}
 	if s.Live != nil {
-		judged.First = 2*scraped + time.Second/2
+		options.First = 2*scrapeInterval + time.Second/2
 	}
-	w.monitor = monitor.New(judged)
+	w.monitor = monitor.New(options)
 	if s.Live != nil {
 		w.parts.Go(func() { s.Live.Run(ctx) })
 		w.parts.Go(func() { s.Live.FetchFacts(ctx) })
@@ -77,11 +79,11 @@ func watchSource(ctx context.Context, s *source.Source, o diagnose.Options, scra
 	return w
 }
 
-func (w *watched) Overview(context.Context) (view.Overview, error) {
+func (w *liveFeed) Overview(context.Context) (view.Overview, error) {
 	return monitor.NewOverview(w.monitor.Latest(), every, time.Now(), nil, nil), nil
 }
 
-func (w *watched) Text(_ context.Context, o render.Options) (string, error) {
+func (w *liveFeed) Text(_ context.Context, o render.Options) (string, error) {
 	e := w.monitor.Latest()
 	if e == nil {
 		return "", errors.New("no verdict yet")
@@ -92,7 +94,7 @@ func (w *watched) Text(_ context.Context, o render.Options) (string, error) {
 	return fullText(&e.Diagnosis, o)
 }
 
-func (w *watched) Close() error {
+func (w *liveFeed) Close() error {
 	w.stop()
 	w.parts.Wait()
 	return w.source.Close()
@@ -105,30 +107,29 @@ func fullText(d *diagnose.Diagnosis, o render.Options) (string, error) {
 	return b.String(), err
 }
 
-// A replayed is a recording with steps through its time.
-type replayed struct {
-	plain
+// A recordingFeed is a recording at one time, which Seek changes.
+type recordingFeed struct {
+	baseFeed
 	source  *source.Source
 	options diagnose.Options
 
 	mu     sync.Mutex
 	at     time.Time
-	latest *monitor.Evaluation // evaluation of the moment at
+	latest *monitor.Evaluation // the last one
 }
 
-// replayRecording shows a recording from a moment on.
-func replayRecording(s *source.Source, o diagnose.Options, at time.Time) Feed {
-	return &replayed{plain: plain{name: s.Name}, source: s, options: o, at: at}
+func newRecordingFeed(s *source.Source, o diagnose.Options, at time.Time) Feed {
+	return &recordingFeed{baseFeed: baseFeed{name: s.Name}, source: s, options: o, at: at}
 }
 
-func (r *replayed) Close() error { return r.source.Close() }
+func (r *recordingFeed) Close() error { return r.source.Close() }
 
-func (r *replayed) Span() (first, last time.Time) {
+func (r *recordingFeed) Span() (first, last time.Time) {
 	span := r.source.Span()
 	return span.First, span.Last
 }
 
-func (r *replayed) Seek(steps int) bool {
+func (r *recordingFeed) Seek(steps int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	span := r.source.Span()
@@ -144,8 +145,8 @@ func (r *replayed) Seek(steps int) bool {
 	return moved
 }
 
-// diagnoseOnce diagnoses the current moment, unless it has done so already.
-func (r *replayed) diagnoseOnce(ctx context.Context) (*monitor.Evaluation, error) {
+// diagnoseOnce diagnoses the current time, unless the last evaluation did.
+func (r *recordingFeed) diagnoseOnce(ctx context.Context) (*monitor.Evaluation, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.latest != nil && r.latest.At.Equal(r.at) {
@@ -165,7 +166,7 @@ func (r *replayed) diagnoseOnce(ctx context.Context) (*monitor.Evaluation, error
 	return r.latest, nil
 }
 
-func (r *replayed) Overview(ctx context.Context) (view.Overview, error) {
+func (r *recordingFeed) Overview(ctx context.Context) (view.Overview, error) {
 	e, err := r.diagnoseOnce(ctx)
 	if err != nil {
 		return view.Overview{}, err
@@ -173,7 +174,7 @@ func (r *replayed) Overview(ctx context.Context) (view.Overview, error) {
 	return monitor.NewOverview(e, step, e.At, nil, nil), nil
 }
 
-func (r *replayed) Text(ctx context.Context, o render.Options) (string, error) {
+func (r *recordingFeed) Text(ctx context.Context, o render.Options) (string, error) {
 	e, err := r.diagnoseOnce(ctx)
 	if err != nil {
 		return "", err
@@ -181,15 +182,15 @@ func (r *replayed) Text(ctx context.Context, o render.Options) (string, error) {
 	return fullText(&e.Diagnosis, o)
 }
 
-// A served is a monitor that runs elsewhere.
-type served struct {
-	plain
+// A monitorFeed is a running monitor.
+type monitorFeed struct {
+	baseFeed
 	*remote.Monitor
 }
 
-func (s *served) Close() error { s.Monitor.Close(); return nil }
+func (s *monitorFeed) Close() error { s.Monitor.Close(); return nil }
 
-func (s *served) Text(ctx context.Context, _ render.Options) (string, error) {
+func (s *monitorFeed) Text(ctx context.Context, _ render.Options) (string, error) {
 	body, err := s.Get(ctx, "/api/v1/diagnosis?format=text&full=true")
 	return string(body), err
 }

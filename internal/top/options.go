@@ -19,14 +19,13 @@ type Options struct {
 	Source      source.Flags
 	Judged      settings.Flags
 	Pathologies []*catalog.Pathology
-	Monitor     string // URL of the monitor that is shown without arguments
+	Monitor     string // URL of the monitor to show without arguments
 }
 
 const (
-	every = 5 * time.Second // between two verdicts
-	step  = 5 * time.Second // one arrow key in a recording
-
-	answerTime = 20 * time.Second // limit of a feed
+	every       = 5 * time.Second  // between two evaluations of live servers
+	step        = 5 * time.Second  // of an arrow key in a recording
+	feedTimeout = 20 * time.Second // for an overview or a text
 )
 
 // AddFlags adds the flags.
@@ -47,14 +46,14 @@ func (o *Options) Open(ctx context.Context, args []string) (Feed, error) {
 	}
 	if urls := o.Source.URLs; len(urls) == 1 {
 		if m, ok := remote.Find(ctx, urls[0], o.Source.HTTP); ok {
-			return &served{plain{m.URL, 2 * time.Second}, m}, nil
+			return &monitorFeed{baseFeed{m.URL, 2 * time.Second}, m}, nil
 		}
 	}
 	set, err := o.Judged.Read(o.Pathologies)
 	if err != nil {
 		return nil, err
 	}
-	look := diagnose.Options{Pathologies: o.Pathologies, Settings: set}
+	judged := diagnose.Options{Pathologies: o.Pathologies, Settings: set}
 	s, err := source.Open(ctx, o.Source.Spec)
 	if err != nil {
 		return nil, err
@@ -64,7 +63,7 @@ func (o *Options) Open(ctx context.Context, args []string) (Feed, error) {
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
-		return replayRecording(s, look, at), nil
+		return newRecordingFeed(s, judged, at), nil
 	}
-	return watchSource(ctx, s, look, o.Source.Interval), nil
+	return newLiveFeed(ctx, s, judged, o.Source.Interval), nil
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// columns are the columns of the table; quantities that users feel come first.
+// columns are the columns of the table, latencies first.
 var columns = []struct {
 	title  string
-	name   string // in view.Numbers' Bounds, of a percentile
+	name   string // of a percentile, in view.Numbers' Bounds
 	width  int
 	format func(float64) string
 	number func(*view.Numbers) *float64
@@ -51,7 +51,7 @@ var healthStyles = map[view.Health]render.Style{
 	view.HealthUnknown: render.Dim, view.HealthHealthy: render.Good,
 }
 
-// orders are the orders of the table, by key.
+// orders are the possible orders of the table.
 var orders = []struct {
 	name string
 	less func(a, b *view.Replica) int
@@ -77,22 +77,22 @@ func healthRank(r *view.Replica) int {
 	return slices.Index(view.Healths, view.HealthOf(r.Status, r.Severity))
 }
 
-// A history holds the TTFT of each replica over time, for the sparklines.
+// A history holds the TTFT of each replica in the latest overviews, for the sparklines.
 type history struct {
-	at   time.Time
-	wait map[string][]float64 // TTFT, NaN if it is unknown
+	at   time.Time            // of the last overview
+	ttft map[string][]float64 // by target; NaN is unknown
 }
 
-// remembered is the number of overviews in a sparkline.
-const remembered = 12
+// maxHistory is the number of overviews in a sparkline.
+const maxHistory = 12
 
 func (h *history) addOverview(o *view.Overview) {
 	if !o.At.After(h.at) {
 		return // the same overview, or a step back in time
 	}
 	h.at = o.At
-	if h.wait == nil {
-		h.wait = map[string][]float64{}
+	if h.ttft == nil {
+		h.ttft = map[string][]float64{}
 	}
 	seen := map[string]bool{}
 	for _, m := range o.Models {
@@ -102,13 +102,13 @@ func (h *history) addOverview(o *view.Overview) {
 			if r.Now.TTFTP95 != nil {
 				v = *r.Now.TTFTP95
 			}
-			line := append(h.wait[r.Target], v)
-			h.wait[r.Target] = line[max(0, len(line)-remembered):]
+			line := append(h.ttft[r.Target], v)
+			h.ttft[r.Target] = line[max(0, len(line)-maxHistory):]
 		}
 	}
-	for name := range h.wait {
+	for name := range h.ttft {
 		if !seen[name] {
-			delete(h.wait, name)
+			delete(h.ttft, name)
 		}
 	}
 }
@@ -136,21 +136,21 @@ func drawSparkline(values []float64) string {
 	return b.String()
 }
 
-// A screen holds everything that is drawn.
+// A screen has what is drawn.
 type screen struct {
 	overview view.Overview
 	history  *history
 	filter   string
 	order    int
 	selected string // target of a replica
-	asked    string // the user's input
-	note     string
+	input    string // the filter while the user types it; it takes the place of the keys
+	note     string // an error of the feed
 	feed     Feed
 	render.Options
 	height int
 }
 
-// visibleRows returns the replicas that match the filter, in order.
+// visibleRows returns the replicas that match the filter, in the chosen order.
 func (s *screen) visibleRows() []view.Replica {
 	var out []view.Replica
 	for _, m := range s.overview.Models {
@@ -170,10 +170,27 @@ func (s *screen) visibleRows() []view.Replica {
 	return out
 }
 
-// drawLines draws the screen in its width and height. Height 0 is unlimited.
+// drawLines draws the screen in its width and height. A height of 0 is unlimited, and has no lines below the table.
 func (s *screen) drawLines() []string {
 	t := render.NewText(s.Options)
-	var out []string
+	out := append(s.drawVerdicts(t), "")
+	rows := s.visibleRows()
+	table, foot := s.drawTable(t, rows), s.drawFoot(t)
+	if s.height == 0 {
+		return append(out, table...)
+	}
+	if room := s.height - len(out) - len(foot); len(table) > room {
+		table = s.rowsAroundSelected(table, rows, max(2, room))
+	}
+	out = append(out, table...)
+	for len(out) < s.height-len(foot) {
+		out = append(out, "")
+	}
+	return append(out, foot...)
+}
+
+// drawVerdicts returns the lines above the table: the source and the time, the models' verdicts, and problems.
+func (s *screen) drawVerdicts(t *render.Text) (out []string) {
 	add := func(line string) { out = append(out, render.Cut(line, t.Width())) }
 	o := &s.overview
 	clock := "–"
@@ -201,37 +218,29 @@ func (s *screen) drawLines() []string {
 		}
 		add(t.Paint(render.Warning, "! ") + render.Clean(p))
 	}
-	out = append(out, "")
-	rows := s.visibleRows()
-	table := s.drawTable(t, rows)
-	keys := t.Paint(render.Dim, "↑↓ select  ⏎ evidence  s order: "+orders[s.order].name+"  / filter  ? help  q quit")
-	if s.asked != "" {
-		keys = s.asked
-	}
-	foot := []string{keys}
-	if first, last := s.feed.Span(); !first.IsZero() {
-		foot = append([]string{timeBar(first, last, o.At, t.Width())}, foot...)
-	}
+	return out
+}
+
+// drawFoot returns the lines below the table: a note, the time in a recording, and the keys.
+func (s *screen) drawFoot(t *render.Text) (out []string) {
 	if s.note != "" {
-		foot = append([]string{t.Paint(render.Warning, render.Clean(s.note))}, foot...)
+		out = append(out, t.Paint(render.Warning, render.Clean(s.note)))
 	}
-	room := s.height - len(out) - len(foot)
-	if s.height > 0 && len(table) > room {
-		table = s.rowsAroundSelected(table, rows, max(2, room))
+	if first, last := s.feed.Span(); !first.IsZero() {
+		out = append(out, drawTimeBar(first, last, s.overview.At, t.Width()))
 	}
-	out = append(out, table...)
-	if s.height > 0 {
-		for len(out) < s.height-len(foot) {
-			out = append(out, "")
-		}
-		for _, f := range foot {
-			out = append(out, render.Cut(f, t.Width()))
-		}
+	keys := t.Paint(render.Dim, "↑↓ select  ⏎ evidence  s order: "+orders[s.order].name+"  / filter  ? help  q quit")
+	if s.input != "" {
+		keys = s.input
+	}
+	out = append(out, keys)
+	for i := range out {
+		out[i] = render.Cut(out[i], t.Width())
 	}
 	return out
 }
 
-// modelLines returns what is said of a model: one line if there are many models, else several.
+// modelLines returns a model's verdict: in one line if there are more than two models, else in several.
 func (s *screen) modelLines(t *render.Text, m *view.Model) []string {
 	v := &m.Verdict
 	head, summary := render.Clean(m.Title), render.Clean(m.Text)
@@ -253,8 +262,8 @@ func (s *screen) modelLines(t *render.Text, m *view.Model) []string {
 	return lines
 }
 
-// timeBar shows a moment in a recording, and the keys that move it.
-func timeBar(begin, end, at time.Time, width int) string {
+// drawTimeBar shows the time in a recording, and the keys that change it.
+func drawTimeBar(begin, end, at time.Time, width int) string {
 	from, to := begin.UTC().Format(time.TimeOnly)+" ", " "+end.UTC().Format(time.TimeOnly)+"  ←→ step  Home End"
 	room := max(1, width-len(from)-render.Cells(to))
 	place := int(float64(room-1) * min(1, max(0, at.Sub(begin).Seconds()/max(1, end.Sub(begin).Seconds()))))
@@ -301,7 +310,7 @@ func (s *screen) drawTable(t *render.Text, rows []view.Replica) []string {
 			mark = "›"
 		}
 		state := view.HealthOf(r.Status, r.Severity)
-		row := line(mark, names[i], string(state), cells, drawSparkline(s.history.wait[r.Target]))
+		row := line(mark, names[i], string(state), cells, drawSparkline(s.history.ttft[r.Target]))
 		out = append(out, t.Paint(healthStyles[state], row))
 	}
 	if len(rows) == 0 {
@@ -314,7 +323,7 @@ func (s *screen) drawTable(t *render.Text, rows []view.Replica) []string {
 	return out
 }
 
-// shortenNames returns the names of replicas and the width of their column. If a name is wider than most, the names
+// shortenNames returns the names of replicas, and the width of their column. If a name is wider than most, all names
 // lose their common prefix up to a separator.
 func shortenNames(rows []view.Replica, most int) (names []string, widest int) {
 	common, longest := 0, 0

@@ -14,7 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// PrintOnce writes one screen, and returns the overview that it showed.
+// PrintOnce waits for the first verdict, for at most a minute. It writes one screen, and returns its overview.
 func PrintOnce(ctx context.Context, w io.Writer, f Feed, o render.Options) (view.Overview, error) {
 	var last view.Overview
 	for began := time.Now(); ; {
@@ -51,7 +51,7 @@ func Run(ctx context.Context, f Feed, o render.Options) error {
 	return err
 }
 
-// Messages to the model.
+// The messages to the model.
 type (
 	overviewMsg struct {
 		view.Overview
@@ -68,11 +68,11 @@ type (
 type model struct {
 	ctx context.Context
 	screen
-	typing bool
+	typing bool // keys are the text of the filter
 
-	depth []string // lines of a detail page; nil for the table
-	title string
-	top   int // first visible line
+	page  []string // lines of a page that covers the table; nil if the table is shown
+	title string   // of the page
+	top   int      // first visible line of the page
 }
 
 // Init implements tea.Model.
@@ -80,7 +80,7 @@ func (m *model) Init() tea.Cmd { return tea.Batch(m.fetchOverview(), m.scheduleT
 
 func (m *model) fetchOverview() tea.Cmd {
 	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(m.ctx, answerTime)
+		ctx, cancel := context.WithTimeout(m.ctx, feedTimeout)
 		defer cancel()
 		o, err := m.feed.Overview(ctx)
 		return overviewMsg{o, err}
@@ -112,14 +112,14 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.history.addOverview(&msg.Overview)
 		m.moveSelection(0)
 	case textMsg:
-		if m.depth == nil {
+		if m.page == nil {
 			return m, nil
 		}
 		text := msg.text
 		if msg.err != nil {
 			text = msg.err.Error()
 		}
-		m.depth = strings.Split(strings.TrimRight(text, "\n"), "\n")
+		m.page = strings.Split(strings.TrimRight(text, "\n"), "\n")
 	case tea.KeyPressMsg:
 		return m.handleKey(msg)
 	}
@@ -152,7 +152,7 @@ func (m *model) handleKey(msg tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	if key == "ctrl+c" || key == "q" {
 		return m, tea.Quit
 	}
-	if m.depth != nil {
+	if m.page != nil {
 		m.scrollPage(key)
 		return m, nil
 	}
@@ -167,18 +167,18 @@ func (m *model) handleKey(msg tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	case "s":
 		m.order = (m.order + 1) % len(orders)
 	case "/":
-		m.typing, m.asked = true, "filter: "+m.filter+"▏"
+		m.typing, m.input = true, "filter: "+m.filter+"▏"
 	case "esc":
 		m.filter = ""
 	case "enter":
 		return m, m.openEvidence()
 	case "?", "h":
-		m.depth, m.title, m.top = m.helpLines(), "keys", 0
+		m.page, m.title, m.top = m.helpLines(), "keys", 0
 	}
 	return m, nil
 }
 
-// rowsByKey holds the keys that move the selection, stepsByKey those that move through a recording.
+// rowsByKey are the rows by which keys move the selection, and stepsByKey the steps in a recording.
 var (
 	rowsByKey = map[string]int{
 		"up": -1, "k": -1, "down": 1, "j": 1, "pgup": -10, "pgdown": 10, "space": 10, "g": -1 << 20, "G": 1 << 20,
@@ -196,10 +196,10 @@ func (m *model) seekSteps(steps int) tea.Cmd {
 }
 
 func (m *model) openEvidence() tea.Cmd {
-	m.depth, m.title, m.top = []string{"…"}, "evidence", 0
+	m.page, m.title, m.top = []string{"…"}, "evidence", 0
 	o := m.Options
 	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(m.ctx, answerTime)
+		ctx, cancel := context.WithTimeout(m.ctx, feedTimeout)
 		defer cancel()
 		text, err := m.feed.Text(ctx, o)
 		return textMsg{text, err}
@@ -221,37 +221,37 @@ func (m *model) handleTyping(msg tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 			m.filter += msg.Text
 		}
 	}
-	m.asked = ""
+	m.input = ""
 	if m.typing {
-		m.asked = "filter: " + m.filter + "▏"
+		m.input = "filter: " + m.filter + "▏"
 	}
 	m.moveSelection(0)
 	return m, nil
 }
 
 func (m *model) scrollPage(key string) {
-	page := max(1, m.height-2)
+	visible := max(1, m.height-2)
 	switch key {
 	case "esc", "enter", "left":
-		m.depth = nil
+		m.page = nil
 		return
 	case "up", "k":
 		m.top--
 	case "down", "j":
 		m.top++
 	case "pgup":
-		m.top -= page
+		m.top -= visible
 	case "pgdown", "space":
-		m.top += page
+		m.top += visible
 	case "home", "g":
 		m.top = 0
 	case "end", "G":
-		m.top = len(m.depth)
+		m.top = len(m.page)
 	}
-	m.top = max(0, min(m.top, len(m.depth)-page))
+	m.top = max(0, min(m.top, len(m.page)-visible))
 }
 
-// helpLines returns the page on keys.
+// helpLines returns the page that explains the keys.
 func (m *model) helpLines() []string {
 	t := render.NewText(m.Options)
 	t.Pairs([][]string{
@@ -274,18 +274,18 @@ func (m *model) helpLines() []string {
 // View implements tea.Model.
 func (m *model) View() tea.View {
 	lines := m.drawLines()
-	if m.depth != nil {
-		page := max(1, m.height-2)
+	if m.page != nil {
+		visible := max(1, m.height-2)
 		t := render.NewText(m.Options)
 		lines = []string{t.Paint(render.Bold, "sixty top: "+m.title)}
-		to := min(len(m.depth), m.top+page)
-		for _, l := range m.depth[min(m.top, to):to] {
+		to := min(len(m.page), m.top+visible)
+		for _, l := range m.page[min(m.top, to):to] {
 			lines = append(lines, render.Cut(l, t.Width()))
 		}
 		for len(lines) < m.height-1 {
 			lines = append(lines, "")
 		}
-		foot := fmt.Sprintf("↑↓ PgDn scroll  Esc back  %d to %d of %d", m.top+1, to, len(m.depth))
+		foot := fmt.Sprintf("↑↓ PgDn scroll  Esc back  %d to %d of %d", m.top+1, to, len(m.page))
 		lines = append(lines, t.Paint(render.Dim, foot))
 	}
 	v := tea.NewView(strings.Join(lines, "\n"))

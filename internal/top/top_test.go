@@ -15,14 +15,23 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// TestKeys presses keys in a recording.
-func TestKeys(t *testing.T) {
+func TestKeysInARecording(t *testing.T) {
 	o := Options{Pathologies: pathologies.All()}
 	f, err := o.Open(t.Context(), []string{filepath.Join("..", "..", "testdata", "incident.tar.zst")})
 	must.Succeed(t, err)
 	defer f.Close()
 	first, _ := f.Span()
-	m := &model{ctx: t.Context(), screen: screen{feed: f, history: &history{}, Options: render.Options{Width: 80}, height: 24}}
+	shown := screen{feed: f, history: &history{}, Options: render.Options{Width: 80}, height: 24}
+	m := &model{ctx: t.Context(), screen: shown}
+	mustShow := func(when string, want ...string) {
+		t.Helper()
+		text := strings.Join(m.drawLines(), "\n")
+		for _, w := range want {
+			if !strings.Contains(text, w) {
+				t.Errorf("%s: %q is missing in\n%s", when, w, text)
+			}
+		}
+	}
 	press := func(k tea.Key) tea.Msg {
 		_, cmd := m.Update(tea.KeyPressMsg(k))
 		if cmd == nil {
@@ -31,23 +40,22 @@ func TestKeys(t *testing.T) {
 		return cmd()
 	}
 	m.Update(m.fetchOverview()())
-	if text := strings.Join(m.drawLines(), "\n"); !strings.Contains(text, "KV cache thrashing on tiny (page), since 06:46:48Z\n") || !strings.Contains(text, "  Now: Cap this model at 6 requests") || !strings.Contains(text, "failing") || !strings.Contains(text, "● 06:47:40  ←→ step  Home End") {
-		t.Errorf("the end of the recording:\n%s", text)
-	}
+	mustShow("the end of the recording", "KV cache thrashing on tiny (page), since 06:46:48Z\n",
+		"  Now: Cap this model at 6 requests", "failing", "● 06:47:40  ←→ step  Home End")
 	m.Update(press(tea.Key{Code: tea.KeyHome}))
-	if !m.overview.At.Equal(first) || !strings.Contains(strings.Join(m.drawLines(), "\n"), first.UTC().Format(time.TimeOnly)+" ●") {
-		t.Errorf("Home leads to %s, want %s:\n%s", m.overview.At, first, strings.Join(m.drawLines(), "\n"))
+	mustShow("Home", first.UTC().Format(time.TimeOnly)+" ●")
+	if !m.overview.At.Equal(first) {
+		t.Errorf("Home leads to %s, want %s", m.overview.At, first)
 	}
 	for range 4 {
 		m.Update(press(tea.Key{Code: tea.KeyRight}))
 	}
 	m.Color = true
-	if text := strings.Join(m.drawLines(), "\n"); !strings.Contains(text, "\x1b[1;35mNot certain yet whether tiny is healthy\x1b[m\n  Unexplained degradation on 127.0.0.1:8100 for 2 s.\n") || !strings.Contains(text, " uncertain ") {
-		t.Errorf("20 s on, when nothing is certain:\n%q", text)
-	}
+	mustShow("20 s later, when nothing is certain", "\x1b[1;35mNot certain yet whether tiny is healthy\x1b[m\n"+
+		"  Unexplained degradation on 127.0.0.1:8100 for 2 s.\n", " uncertain ")
 	m.Color = false
 	press(tea.Key{Code: '?', Text: "?"})
-	for _, l := range m.depth {
+	for _, l := range m.page {
 		if render.Cells(l) > 80 {
 			t.Errorf("help has a line of %d columns: %s", render.Cells(l), l)
 		}
@@ -56,12 +64,12 @@ func TestKeys(t *testing.T) {
 		t.Error("q does not quit from help")
 	}
 	press(tea.Key{Code: tea.KeyEscape})
-	if m.depth != nil {
+	if m.page != nil {
 		t.Error("Esc does not lead back from help")
 	}
 }
 
-func TestNamesLeaveOutWhatAllBeginWith(t *testing.T) {
+func TestNamesLoseTheirCommonPrefix(t *testing.T) {
 	for _, c := range []struct {
 		targets, want []string
 		width         int

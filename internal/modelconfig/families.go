@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// family is the particulars of a model type; families.yaml explains each field.
+// A family says how the models of a type differ from others. families.yaml explains each field.
 type family struct {
 	Mixer      Mixer  `json:"mixer"`
 	QKVBias    bool   `json:"qkvBias"`
@@ -52,7 +52,7 @@ var families = sync.OnceValue(func() map[string]family {
 	return out
 })
 
-// mustParse reads data of this package, which the tests read too.
+// mustParse reads data that is part of the program. It panics on an error, which every test would see.
 func mustParse(data []byte, to any) {
 	if err := yaml.UnmarshalStrict(data, to); err != nil {
 		panic(fmt.Sprintf("modelconfig: its own data: %v", err))

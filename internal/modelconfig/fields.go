@@ -24,14 +24,16 @@ const (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// fields gives typed access to a JSON object, notes assumptions for missing fields, and keeps the first error.
+// fields gives typed access to a JSON object. It notes assumptions for missing fields in the model, and keeps the first
+// error.
 type fields struct {
 	raw     map[string]any
 	model   *Model
-	how     Loading
+	loading Loading
 	problem error
 }
 
+// failField keeps an error, unless there is one already.
 func (f *fields) failField(format string, args ...any) {
 	if f.problem == nil {
 		f.problem = fmt.Errorf(format, args...)
@@ -41,14 +43,14 @@ func (f *fields) failField(format string, args ...any) {
 // has reports whether a field is present and not null.
 func (f *fields) has(name string) bool { return f.raw[name] != nil }
 
-// readInt reads a whole number from 0 to limit.
+// readInt reads a whole number from 0 to limit. It reports false if the field is missing.
 func (f *fields) readInt(name string, limit int) (int, bool) {
 	v, ok := f.raw[name]
 	if !ok || v == nil {
 		return 0, false
 	}
 	if list, isList := v.([]any); isList && len(list) > 0 {
-		v = list[0] // some checkpoints have one value for each modality
+		v = list[0] // some checkpoints have a value for each modality
 	}
 	n, isNumber := v.(float64)
 	if !isNumber || n != math.Trunc(n) || n < 0 || n > float64(limit) {
@@ -58,7 +60,7 @@ func (f *fields) readInt(name string, limit int) (int, bool) {
 	return int(n), true
 }
 
-// requireInt reads a number that has no default.
+// requireInt reads the first of several fields that is present. It fails if none is, or if it is 0.
 func (f *fields) requireInt(limit int, names ...string) int {
 	for _, name := range names {
 		if n, ok := f.readInt(name, limit); ok {
@@ -72,7 +74,7 @@ func (f *fields) requireInt(limit int, names ...string) int {
 	return 0
 }
 
-// readOr reads a number, or notes the assumption of a default.
+// readOr reads a number, or returns a default and notes it as an assumption.
 func (f *fields) readOr(name string, limit, value int, source string) int {
 	if n, ok := f.readInt(name, limit); ok {
 		return n
@@ -81,7 +83,7 @@ func (f *fields) readOr(name string, limit, value int, source string) int {
 	return value
 }
 
-// readOptional reads a number that is 0 if it is missing.
+// readOptional reads the first of several fields that is present; 0 if none is.
 func (f *fields) readOptional(limit int, names ...string) int {
 	for _, name := range names {
 		if n, ok := f.readInt(name, limit); ok {
@@ -91,11 +93,12 @@ func (f *fields) readOptional(limit int, names ...string) int {
 	return 0
 }
 
-func (f *fields) readFlag(name string, value bool) bool {
+// readFlag reads a boolean field; missing is its value if it is missing.
+func (f *fields) readFlag(name string, missing bool) bool {
 	if v, ok := f.raw[name].(bool); ok {
 		return v
 	}
-	return value
+	return missing
 }
 
 func (f *fields) readText(name string) string {
@@ -119,6 +122,7 @@ func (f *fields) readTexts(name string) []string {
 	return out
 }
 
+// readIndexes reads a list of layers.
 func (f *fields) readIndexes(name string) map[int]bool {
 	items, _ := f.raw[name].([]any)
 	out := map[int]bool{}
@@ -134,7 +138,7 @@ func (f *fields) noteAssumption(field, value, source string) {
 	f.model.Assumed = append(f.model.Assumed, Assumption{field, value, source})
 }
 
-// quoteShort quotes a foreign value, shortened.
+// quoteShort quotes a value from the input, and shortens it.
 func quoteShort(v any) string {
 	s := strings.ToValidUTF8(fmt.Sprint(v), "?")
 	if r := []rune(s); len(r) > 40 {

@@ -11,21 +11,20 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// Loading is the arguments of vllm serve for loading a checkpoint. A zero value leaves the choice
-// to the checkpoint.
+// Loading has the arguments of vllm serve for loading a checkpoint. The checkpoint decides about those that are zero.
 type Loading struct {
 	DType        DType  // --dtype: for activations and for weights that are not quantized
 	Quantization string // --quantization
 	TextOnly     bool   // --language-model-only: without encoders
 }
 
-// With returns the model as loaded with these arguments. Errors carry a hint: a form that vLLM
-// would refuse for this checkpoint.
-func (m *Model) With(how Loading) (*Model, error) {
-	if how == (Loading{}) {
+// With returns the model as vLLM loads it with these arguments. It returns an error with a hint if vLLM
+// refuses them for this checkpoint.
+func (m *Model) With(loading Loading) (*Model, error) {
+	if loading == (Loading{}) {
 		return m, nil
 	}
-	return parseAs(m.content, how)
+	return parseAs(m.content, loading)
 }
 
 // ParseDType reads a value of --dtype; "" is "auto".
@@ -47,8 +46,8 @@ func ParseDType(text string) (DType, error) {
 //go:embed quantization.yaml
 var quantizationYAML []byte
 
-// forms are the known forms of weights; quantization.yaml explains each.
-var forms = sync.OnceValue(func() (of struct {
+// quantizations is quantization.yaml, which explains its parts.
+var quantizations = sync.OnceValue(func() (all struct {
 	Layouts       map[string]layout         `json:"layouts"`
 	Capabilities  map[string]float64        `json:"capabilities"`
 	InFlight      map[string]map[string]any `json:"inFlight"`
@@ -56,11 +55,11 @@ var forms = sync.OnceValue(func() (of struct {
 	OfCheckpoints []string                  `json:"ofCheckpoints"`
 },
 ) {
-	mustParse(quantizationYAML, &of)
-	return of
+	mustParse(quantizationYAML, &all)
+	return all
 })
 
-// quantizationOf applies --quantization to a checkpoint's quantization_config.
+// quantizationOf returns the quantization_config of the loaded model, from that of the checkpoint and --quantization.
 func (l Loading) quantizationOf(checkpoint map[string]any) (map[string]any, error) {
 	if l.Quantization == "" || l.Quantization == "None" {
 		return checkpoint, nil
@@ -70,7 +69,7 @@ func (l Loading) quantizationOf(checkpoint map[string]any) (map[string]any, erro
 		method = "modelopt"
 	}
 	if method != "" {
-		if method == l.Quantization || slices.Contains(forms().Kernels[l.Quantization], method) {
+		if method == l.Quantization || slices.Contains(quantizations().Kernels[l.Quantization], method) {
 			return checkpoint, nil
 		}
 		return nil, hint.With(fmt.Errorf(
@@ -78,15 +77,16 @@ func (l Loading) quantizationOf(checkpoint map[string]any) (map[string]any, erro
 			l.Quantization, method),
 			"leave --quantization out, or take the checkpoint that is not quantized")
 	}
-	if o, ok := forms().InFlight[l.Quantization]; ok {
+	if o, ok := quantizations().InFlight[l.Quantization]; ok {
 		return o, nil
 	}
-	inFlight := strings.Join(slices.Sorted(maps.Keys(forms().InFlight)), ", ")
-	if _, ok := forms().Kernels[l.Quantization]; ok || slices.Contains(forms().OfCheckpoints, l.Quantization) {
+	inFlight := strings.Join(slices.Sorted(maps.Keys(quantizations().InFlight)), ", ")
+	_, kernel := quantizations().Kernels[l.Quantization]
+	if kernel || slices.Contains(quantizations().OfCheckpoints, l.Quantization) {
 		return nil, hint.With(fmt.Errorf(
-			"--quantization %s: vLLM does not make it while it loads, and this checkpoint is not quantized",
+			"--quantization %s: vLLM cannot quantize to it while loading, and this checkpoint is not quantized",
 			l.Quantization),
-			"take a checkpoint of that form, or one of "+inFlight+" with this one")
+			"take a checkpoint that is quantized so, or one of "+inFlight+" with this one")
 	}
 	return nil, hint.With(fmt.Errorf("--quantization %s is not known", l.Quantization),
 		"one of "+inFlight+", or that of the checkpoint")

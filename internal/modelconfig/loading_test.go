@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// small are sizes that make the models of TestNewerModels small; other fields follow.
+// small has the sizes of the models in TestNewerModels.
 const small = `"hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 4096,
 	"max_position_embeddings": 4096, "torch_dtype": "bfloat16", "tie_word_embeddings": %t, "model_type": %q`
 
-// TestNewerModels compares with what transformers 5.19 counts for the same fields, and
-// adds what is no parameter there: the routers' correction biases.
+// TestNewerModels compares with the parameters that transformers 5.19 counts for the same fields, plus the routers'
+// correction biases, which are no parameters there.
 func TestNewerModels(t *testing.T) {
 	sliding := `"layer_types": ["sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "full_attention"], "sliding_window": 512, `
 	gemma := sliding + `"num_key_value_heads": 4, "global_head_dim": 128, "num_global_key_value_heads": 2, "intermediate_size": 1024`
@@ -45,7 +45,7 @@ func TestNewerModels(t *testing.T) {
 	}
 }
 
-// bytes are those of all weights as loaded.
+// weightBytes returns the bytes of all weights as loaded.
 func weightBytes(m *Model) (sum float64) {
 	for i := range m.Weights {
 		sum += m.Weights[i].Count * float64(m.Weights[i].Times()) * m.Weights[i].Bytes
@@ -81,7 +81,7 @@ func TestWeightsAreLoadedAsAsked(t *testing.T) {
 		t.Errorf("the model itself was changed: %.0f bytes", got)
 	}
 	for _, tc := range []struct{ model, form, want string }{
-		{"llama-3.1-8b", "awq", "does not make it while it loads"},
+		{"llama-3.1-8b", "awq", "cannot quantize to it while loading"},
 		{"llama-3.1-8b", "frobnicate", "is not known"},
 		{"deepseek-v3", "awq", "quantized as fp8"},
 		{"deepseek-v3", "fp8", ""},

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Mixer is the way in which a layer mixes information between tokens. It decides what the layer keeps for them.
+// A Mixer is how a layer mixes information between tokens. It decides what the layer keeps for each request.
 type Mixer uint8
 
 // The zero value is a layer without a mixer.
@@ -21,7 +21,7 @@ const (
 
 var mixerNames = [...]string{"none", "attention", "MLA", "Mamba", "Mamba-2", "gated delta net"}
 
-// String names the mixer in the field's words.
+// String returns the mixer's name.
 func (m Mixer) String() string { return mixerNames[m] }
 
 // UnmarshalText reads a mixer's String.
@@ -37,7 +37,7 @@ func (m *Mixer) UnmarshalText(text []byte) error {
 // Recurrent reports whether the layer keeps a state of constant size.
 func (m Mixer) Recurrent() bool { return m >= Mamba1 }
 
-// FFN is the kind of a layer's feed-forward part.
+// An FFN is a kind of feed-forward part of a layer.
 type FFN uint8
 
 // The zero value is a layer without a feed-forward part.
@@ -73,19 +73,20 @@ func (d DType) Bytes() float64 {
 
 // A State is the memory of a recurrent layer for a request.
 type State struct {
-	// The convolution keeps ConvWidth − 1 values per channel. It has ConvChannels, and GroupChannels for each of
-	// Groups, which are repeated if the GPUs do not divide them (Mamba-2).
+	// The convolution keeps ConvWidth − 1 values per channel. It has ConvChannels, plus GroupChannels for each of
+	// Groups. If the number of GPUs does not divide Groups, each GPU has a copy of some group (Mamba-2).
 	ConvChannels, ConvWidth int
 	Groups, GroupChannels   int
 
 	Values float64 // values of the recurrent state, all heads together
-	DType  DType   // type of the recurrent state; the convolution has the model's
+	DType  DType   // type of the recurrent state; that of the convolution is the model's
 
-	// ChunkTokens aligns the block if the engine caches states at block boundaries (mamba_chunk_size), else 0.
+	// ChunkTokens is mamba_chunk_size, of which a block is a multiple if the engine caches states at block boundaries;
+	// else 0.
 	ChunkTokens int
 }
 
-// Component is a part of the model, for the table of its parameters.
+// A Component is a part of the model, for the table of its parameters.
 type Component string
 
 // The parts, in the order of a table.
@@ -101,16 +102,16 @@ const (
 	Encoder    Component = "encoder" // for images or sound; an estimate
 )
 
-// Split is the division of a parameter among the GPUs of one tensor-parallel group.
+// A Split is how the GPUs of a tensor-parallel group divide a parameter.
 type Split uint8
 
-// The zero value is a copy on each GPU.
+// The ways to divide.
 const (
-	Replicated  Split = iota
-	Divided           // an equal share each
-	DividedHead       // by KV heads, at least one on each GPU
-	Vocabulary        // rows, padded to a multiple of 64, then an equal share each
-	ExpertShare       // an equal share each, by width or, with expert parallelism, by number
+	Replicated  Split = iota // a copy on each GPU
+	Divided                  // an equal share on each
+	DividedHead              // by KV heads, at least one on each GPU
+	Vocabulary               // by rows, whose number is padded to a multiple of 64
+	ExpertShare              // an equal share on each: of every expert or, with expert parallelism, of the experts
 )
 
 // A Weight is one parameter of the model, or one of several layers.
@@ -131,7 +132,8 @@ type Weight struct {
 	in, out, copies int
 }
 
-// Shape is the shape of a linear layer, and its number in one layer of the model; all are 0 for other weights.
+// Shape returns the inputs and outputs of a linear layer, and the number of such matrices in one layer of the model.
+// All are 0 for other weights.
 func (w *Weight) Shape() (in, out, matrices int) { return w.in, w.out, w.copies }
 
 // Times returns how often the model has the weight.
@@ -142,59 +144,58 @@ func (w *Weight) Times() int {
 	return len(w.Layers)
 }
 
-// An Assumption is a default for a field that config.json lacks.
+// An Assumption is the value taken for a field that config.json lacks.
 type Assumption struct {
 	Field  string `json:"field"`
 	Value  string `json:"value"`
 	Source string `json:"source"`
 }
 
-// A Model is the contents of config.json.
+// A Model is a model by its config.json.
 type Model struct {
-	Type         string // model_type, the text model's if there are several
+	Type         string // model_type; of a multimodal model, the text model's
 	Architecture string // architectures[0]
-	Name         string // at Hugging Face, if the configuration has it
-	Known        bool   // false: read by the common names of fields
+	Name         string // at Hugging Face; "" is unknown
+	Known        bool   // Type is in families.yaml; else fields were read by their common names
 
 	Hidden, Vocab, MaxPositions int
 
 	// Attention layers. ValueDim differs from HeadDim in few models.
 	Heads, KVHeads, HeadDim, ValueDim int
-	LatentRank, RopeDim               int // Latent attention: the cached vector, and its further values for position
-	IndexHeads, IndexDim              int // DeepSeek V3.2's indexer, which chooses the tokens of sparse attention
-	RopeRows, RopeWidth               int // tables of rotary positions, all together; 0 without
+	LatentRank, RopeDim               int // of latent attention: sizes of the cached vector and of its position values
+	IndexHeads, IndexDim              int // of DeepSeek V3.2's indexer, which chooses the tokens of sparse attention
+	RopeRows, RopeWidth               int // of the tables of rotary positions, all together; 0 if there is none
 
-	FFNWidth                           int // dense layers
-	ExpertWidth, Experts, ExpertsTaken int // a token takes ExpertsTaken of Experts
-	SharedWidth                        int // all shared experts together
+	FFNWidth                           int // of dense layers
+	ExpertWidth, Experts, ExpertsTaken int // a token uses ExpertsTaken of Experts
+	SharedWidth                        int // of all shared experts together
 
 	State  State
 	Layers []Layer
-	DType  DType // type of activations and of weights that are not quantized
+	DType  DType // of activations, and of weights that are not quantized
 	Tied   bool  // the head uses the embedding's weights
 
 	Quant  Quantization
-	KVType DType // the checkpoint's own; "" is the model's
+	KVType DType // of the KV cache, if the checkpoint says one; "" is DType
 
 	Weights []Weight
 	Assumed []Assumption
-	Unknown []string // sentences: parts that are not understood, and the resulting bounds
+	Unknown []string // sentences about parts that are not understood, with the resulting bounds
 
 	content []byte // config.json, for With
 
-	local, global headSizes // heads of layers with a window, and of the others
+	local, global heads // of layers with a window, and of the others
 }
 
-// headSizes are the size of attention heads, and the number of KV heads.
-type headSizes struct{ dim, kv int }
+// heads are the attention heads of a layer: the size of a head, and the number of KV heads.
+type heads struct{ dim, kv int }
 
 // HeadsOf returns the size of an attention layer's heads, and the number of its KV heads.
 func (m *Model) HeadsOf(l Layer) (dim, kv int) {
-	of := m.local
 	if l.Window == 0 {
-		of = m.global
+		return m.global.dim, m.global.kv
 	}
-	return of.dim, of.kv
+	return m.local.dim, m.local.kv
 }
 
 // Total returns the number of parameters of all parts except encoders.
@@ -207,8 +208,8 @@ func (m *Model) Total() (n float64) {
 	return n
 }
 
-// Active returns the number of parameters that a token uses. The embedding counts in full, though a
-// token reads only one of its rows.
+// Active returns the number of parameters that a token uses. It includes the whole embedding, although a
+// token reads one row of it.
 func (m *Model) Active() (n float64) {
 	for i := range m.Weights {
 		if w := &m.Weights[i]; w.Part != Encoder {
@@ -270,7 +271,7 @@ func (m *Model) Kind() string {
 	return strings.Join(parts, ", ")
 }
 
-// CountLayersWithWindow returns how many layers only look back over a window.
+// CountLayersWithWindow returns how many layers have a sliding window.
 func (m *Model) CountLayersWithWindow() int {
 	return m.CountLayers(func(l Layer) bool { return l.Window > 0 })
 }

@@ -24,10 +24,8 @@ func parse(t *testing.T, name string) *Model {
 	return m
 }
 
-// TestParametersEqualTransformers compares with the sum over
-// model.named_parameters() and the routers' correction biases, which transformers
-// 5.23 gives for the same files (AutoModelForCausalLM.from_config on the meta
-// device).
+// TestParametersEqualTransformers compares with the sum over model.named_parameters() of transformers 5.23 for the same
+// files (AutoModelForCausalLM.from_config on the meta device), plus the routers' correction biases.
 func TestParametersEqualTransformers(t *testing.T) {
 	want := map[string]float64{
 		"deepseek-v2-lite": 15706484224, "deepseek-v3": 671026404352 + 14848,
@@ -85,7 +83,7 @@ func TestArchitecturesAreRead(t *testing.T) {
 	}
 }
 
-// quantized is a small Llama with a quantization_config.
+// quantized returns a small Llama with a quantization_config.
 func quantized(t *testing.T, quant string) *Model {
 	t.Helper()
 	var raw map[string]any
@@ -133,7 +131,7 @@ func TestQuantizedWeightsTakeTheirBytes(t *testing.T) {
 	}
 }
 
-func TestUnknownThingsAreSaidAndBounded(t *testing.T) {
+func TestUnknownPartsAreListedWithBounds(t *testing.T) {
 	m := quantized(t, `{"quant_method": "hocus"}`)
 	if len(m.Unknown) != 1 || !strings.Contains(m.Unknown[0], `"hocus"`) {
 		t.Errorf("unknown: %q", m.Unknown)
@@ -189,11 +187,11 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 	}
 }
 
-func TestTheDocumentListsWhatIsUnderstood(t *testing.T) {
+func TestTheDocumentListsTheKnownTypes(t *testing.T) {
 	doc := must.ReadFile(t, "../../docs/tune-inputs.md")
 	for _, name := range slices.Sorted(maps.Keys(families())) {
 		if !strings.Contains(string(doc), " "+name) && !strings.Contains(string(doc), "\n"+name) {
-			t.Errorf("docs/tune-inputs.md does not say that %s is understood", name)
+			t.Errorf("docs/tune-inputs.md does not list %s", name)
 		}
 	}
 }

@@ -29,11 +29,10 @@ var published = sync.OnceValue(func() map[string]json.RawMessage {
 	return out
 })
 
-// PublishedNames are the Hugging Face names of the models with a known configuration.
+// PublishedNames returns the Hugging Face names of the models in published.yaml.
 func PublishedNames() []string { return slices.Sorted(maps.Keys(published())) }
 
-// PublishedName completes the name of a model with a known configuration. The owner may be left
-// out, and case does not count.
+// PublishedName returns the full name of a model in published.yaml. text may lack the owner, and may be in any case.
 func PublishedName(text string) (name string, ok bool) {
 	for _, name := range PublishedNames() {
 		if _, short, _ := strings.Cut(name, "/"); strings.EqualFold(text, name) || strings.EqualFold(text, short) {
@@ -43,5 +42,5 @@ func PublishedName(text string) (name string, ok bool) {
 	return "", false
 }
 
-// Published is the config.json of a model by its name from PublishedName, with the fields that Parse reads.
+// Published returns the config.json of a model by its name from PublishedName, with the fields that Parse reads.
 func Published(name string) []byte { return published()[name] }

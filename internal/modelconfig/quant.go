@@ -6,32 +6,32 @@ import (
 	"strings"
 )
 
-// Quantization is the form in which the weights of linear layers are stored.
+// Quantization is how the weights of linear layers are stored.
 type Quantization struct {
 	Method string // quant_method: "fp8", "awq", …; "" for none
 	layout
-	Block [2]int // size of a block that shares a scale (DeepSeek's FP8); zero: no blocks
+	Block [2]int // size of the blocks that share a scale (DeepSeek's FP8); zero without blocks
 
-	zeroBits float64 // bits of a zero point per group
-	unknown  bool
+	zeroBits float64 // bits of a group's zero point
+	unknown  bool    // the layout is unknown
 
-	ignored map[string]bool
-	pattern []*regexp.Regexp
+	ignored  map[string]bool  // modules that are not quantized, or parts of their paths
+	patterns []*regexp.Regexp // of such modules
 }
 
-// layout is the form of weights and their scales.
+// layout is the layout of weights and their scales. quantization.yaml explains the fields.
 type layout struct {
-	Bits        float64 `json:"bits"`  // per weight, without scales
-	Group       int     `json:"group"` // weights that share a scale; 0 for a whole output channel, −1 for a tensor
+	Bits        float64 `json:"bits"`
+	Group       int     `json:"group"`
 	ScaleBytes  float64 `json:"scaleBytes"`
 	ExpertsOnly bool    `json:"expertsOnly"`
-	Padded      bool    `json:"padded"` // MXFP4 experts are padded for their kernels
+	Padded      bool    `json:"padded"`
 }
 
-// maxPatterns limits the regular expressions of an ignore list.
+// maxPatterns is the most regular expressions of an ignore list.
 const maxPatterns = 16
 
-// String describes the format in a few words.
+// String describes the quantization in a few words.
 func (q *Quantization) String() string {
 	if q.Method == "" {
 		return "none"
@@ -52,8 +52,8 @@ func (q *Quantization) String() string {
 	return s
 }
 
-// Capability is the least compute capability for the format, 0 for any.
-func (q *Quantization) Capability() float64 { return forms().Capabilities[q.Method] }
+// Capability returns the least compute capability that the method needs; 0 is any.
+func (q *Quantization) Capability() float64 { return quantizations().Capabilities[q.Method] }
 
 // readQuantization reads quantization_config.
 func (f *fields) readQuantization(o map[string]any) {
@@ -69,20 +69,20 @@ func (f *fields) readQuantization(o map[string]any) {
 	for _, key := range []string{"modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules"} {
 		q.addIgnored(c.readTexts(key))
 	}
-	q.layout = forms().Layouts[q.Method]
+	q.layout = quantizations().Layouts[q.Method]
 	c.readLayout(q, o)
 	q.Bits = min(q.Bits, 32)
 	if q.unknown {
 		f.model.Unknown = append(f.model.Unknown,
-			fmt.Sprintf("the quantization method %s: between 0.5 and 2 bytes are taken for a weight of a linear layer",
+			fmt.Sprintf("the quantization method %s: a weight of a linear layer is assumed to take 0.5 to 2 bytes",
 				quoteShort(q.Method)))
 	}
 	f.model.KVType = kvType(o)
 }
 
-// readLayout reads the particulars of a method into q, which has the method's usual layout.
+// readLayout reads the fields of a method into q, which has the method's usual layout.
 func (f *fields) readLayout(q *Quantization, o map[string]any) {
-	_, known := forms().Layouts[q.Method]
+	_, known := quantizations().Layouts[q.Method]
 	switch q.Method {
 	case "fp8", "fbgemm_fp8":
 		if b, ok := o["weight_block_size"].([]any); ok && len(b) == 2 {
@@ -108,15 +108,15 @@ func (f *fields) readLayout(q *Quantization, o map[string]any) {
 	case "compressed-tensors":
 		f.readCompressed(q)
 	case "modelopt":
-		q.layout, known = forms().Layouts["modelopt "+strings.ToUpper(f.readText("quant_algo"))]
+		q.layout, known = quantizations().Layouts["modelopt "+strings.ToUpper(f.readText("quant_algo"))]
 		q.unknown = !known
 	default:
 		q.unknown = !known
 	}
 }
 
-// readCompressed reads the first group of compressed-tensors. Checkpoints with several groups have
-// them for different kinds of layers, which the groups' targets name.
+// readCompressed reads the first group of compressed-tensors. If there are several, each is for other kinds of layers,
+// which its targets name.
 func (f *fields) readCompressed(q *Quantization) {
 	groups := f.readObject("config_groups")
 	group, _ := groups["group_0"].(map[string]any)
@@ -151,7 +151,7 @@ func (f *fields) readCompressed(q *Quantization) {
 	}
 	if len(groups) > 1 {
 		f.model.Unknown = append(f.model.Unknown, fmt.Sprintf("compressed-tensors with %d groups: "+
-			"the first one's form is taken for all layers that it does not ignore", len(groups)))
+			"all layers that are quantized are assumed to have the layout of the first", len(groups)))
 	}
 }
 
@@ -173,9 +173,9 @@ func (q *Quantization) addIgnored(names []string) {
 	}
 	for _, n := range names {
 		if p, ok := strings.CutPrefix(n, "re:"); ok {
-			if len(q.pattern) < maxPatterns && len(p) < 1000 {
+			if len(q.patterns) < maxPatterns && len(p) < 1000 {
 				if re, err := regexp.Compile("^(?:" + p + ")"); err == nil { // Python's re.match
-					q.pattern = append(q.pattern, re)
+					q.patterns = append(q.patterns, re)
 				}
 			}
 			continue
@@ -184,17 +184,17 @@ func (q *Quantization) addIgnored(names []string) {
 	}
 }
 
-// canonicalName removes wrappers' prefixes from a module's name.
+// canonicalName removes the prefixes of multimodal models and of the text model from a module's name.
 func canonicalName(name string) string {
 	name = strings.TrimPrefix(name, "language_model.")
 	name = strings.TrimPrefix(name, "model.")
 	return strings.TrimPrefix(name, "language_model.")
 }
 
-// ignoresModule reports whether a module, such as layers.3.mlp.gate, keeps its data type: it, a
-// module around it, or a part of its path is listed.
+// ignoresModule reports whether a module, such as layers.3.mlp.gate, is not quantized: if the ignore list has the
+// module, a module around it, or a part of its path.
 func (q *Quantization) ignoresModule(module string) bool {
-	if len(q.ignored) == 0 && len(q.pattern) == 0 {
+	if len(q.ignored) == 0 && len(q.patterns) == 0 {
 		return false
 	}
 	for name := module; name != ""; {
@@ -212,7 +212,7 @@ func (q *Quantization) ignoresModule(module string) bool {
 			return true
 		}
 	}
-	for _, re := range q.pattern {
+	for _, re := range q.patterns {
 		if re.MatchString("model." + module) {
 			return true
 		}
@@ -220,7 +220,8 @@ func (q *Quantization) ignoresModule(module string) bool {
 	return false
 }
 
-// bytesPerWeight returns the size of a weight of a linear layer with this many inputs and outputs, and its bounds.
+// bytesPerWeight returns the bytes of a weight with its share of scales, and their bounds. The weight's linear layer
+// has in inputs and out outputs. plain are the bytes without quantization.
 func (q *Quantization) bytesPerWeight(in, out int, plain float64) (value, low, high float64) {
 	if q.unknown {
 		return 1, 0.5, 2

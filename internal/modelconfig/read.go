@@ -21,13 +21,13 @@ const (
 func Parse(content []byte) (*Model, error) { return parseAs(content, Loading{}) }
 
 // parseAs reads a config.json as vLLM does with these arguments.
-func parseAs(content []byte, how Loading) (*Model, error) {
+func parseAs(content []byte, loading Loading) (*Model, error) {
 	object, err := decodeObject(content)
 	if err != nil {
 		return nil, fmt.Errorf("read model configuration: %w", err)
 	}
 	m := &Model{content: content}
-	outer := &fields{raw: object, model: m, how: how}
+	outer := &fields{raw: object, model: m, loading: loading}
 	m.Type = outer.readText("model_type")
 	name := outer.readText("_name_or_path")
 	if !strings.HasPrefix(name, ".") && strings.Count(name, "/") == 1 && name[0] != '/' {
@@ -55,11 +55,11 @@ func parseAs(content []byte, how Loading) (*Model, error) {
 	if quant == nil {
 		quant = outer.readObject("compression_config")
 	}
-	if quant, err = how.quantizationOf(quant); err != nil {
+	if quant, err = loading.quantizationOf(quant); err != nil {
 		return nil, err
 	}
 	f.readModel(quant)
-	if f.problem == nil && !how.TextOnly {
+	if f.problem == nil && !loading.TextOnly {
 		f.estimateEncoder(outer.readObject("vision_config"))
 	}
 	if f.problem != nil {
@@ -70,9 +70,10 @@ func parseAs(content []byte, how Loading) (*Model, error) {
 	return m, nil
 }
 
-// enterTextModel continues with the text model of a multimodal model. Fields that it lacks come from around it.
+// enterTextModel returns the fields of the text model in a multimodal model. It takes some that are missing there from
+// the whole model.
 func (f *fields) enterTextModel(raw map[string]any) *fields {
-	in := &fields{raw: raw, model: f.model, how: f.how}
+	in := &fields{raw: raw, model: f.model, loading: f.loading}
 	for _, name := range []string{"torch_dtype", "dtype", "tie_word_embeddings"} {
 		if v := f.raw[name]; v != nil && raw[name] == nil {
 			raw[name] = v
@@ -125,8 +126,8 @@ func (f *fields) readDType() {
 	name := cmp.Or(f.readText("torch_dtype"), f.readText("dtype"))
 	m.DType = DType(strings.TrimPrefix(name, "torch."))
 	switch {
-	case f.how.DType != "":
-		m.DType = f.how.DType
+	case f.loading.DType != "":
+		m.DType = f.loading.DType
 	case name == "":
 		m.DType = "bfloat16"
 		f.noteAssumption("torch_dtype", "bfloat16",
@@ -139,7 +140,7 @@ func (f *fields) readDType() {
 	}
 }
 
-// guessFamily describes an unknown architecture by its fields.
+// guessFamily makes a family for an unknown model type, by the fields that its configuration has.
 func (f *fields) guessFamily() family {
 	m := f.model
 	fam := family{Mixer: Attention, Window: "alternate"}
@@ -159,16 +160,16 @@ func (f *fields) guessFamily() family {
 			break
 		}
 	}
-	m.Unknown = append(m.Unknown, fmt.Sprintf("the model type %s: read by the common names of fields; "+
-		"biases and further norms are not counted, and the MLP may have two matrices instead of three",
+	m.Unknown = append(m.Unknown, fmt.Sprintf("the model type %s: fields are read by their common names; "+
+		"biases and additional norms are not counted, and the MLP may have two matrices instead of three",
 		quoteShort(m.Type)))
-	others := []string{
+	unusual := []string{ // beginnings of the names of fields about other layers than attention
 		"mamba", "ssm", "linear_", "rwkv", "conv", "recurrent", "lru",
 		"indexer", "index_", "compress", "attention_chunk", "kv_shared",
 	}
 	var signs []string
 	for name := range f.raw {
-		for _, p := range others {
+		for _, p := range unusual {
 			if strings.HasPrefix(name, p) || strings.Contains(name, "_"+p) {
 				signs = append(signs, name)
 				break
@@ -182,9 +183,8 @@ func (f *fields) guessFamily() family {
 			shown[i] = strings.Trim(quoteShort(shown[i]), `"`)
 		}
 		m.Unknown = append(m.Unknown,
-			fmt.Sprintf("what %s means: all layers are taken as attention over the whole context, "+
-				"which bounds the KV bytes of a token from above; states and further caches are not counted",
-				strings.Join(shown, ", ")))
+			fmt.Sprintf("the meaning of %s: all layers are assumed to attend to the whole context, an upper bound "+
+				"of the KV cache; recurrent states and other caches are not counted", strings.Join(shown, ", ")))
 	}
 	return fam
 }
@@ -256,7 +256,7 @@ func (f *fields) setMixer(l *Layer, i int, types []string, full int, window wind
 }
 
 func (f *fields) noteUnknownLayer(kind string) {
-	text := fmt.Sprintf("layers of type %s: taken as attention over the whole context", quoteShort(kind))
+	text := fmt.Sprintf("layers of type %s: they are assumed to attend to the whole context", quoteShort(kind))
 	if !slices.Contains(f.model.Unknown, text) {
 		f.model.Unknown = append(f.model.Unknown, text)
 	}
@@ -294,7 +294,7 @@ func (f *fields) readPattern(types []string) {
 	}
 }
 
-// windows are the layers with a sliding window, and its size.
+// windows says which layers have a sliding window, and its size in tokens.
 type windows struct {
 	size int
 	at   func(layer int) bool
@@ -318,8 +318,8 @@ func (f *fields) readWindow(fam family) windows {
 		w.at = func(i int) bool { return i >= from }
 	case "alternate":
 		if !f.model.Known && len(f.readTexts("layer_types")) == 0 {
-			f.model.Unknown = append(f.model.Unknown, fmt.Sprintf("which layers have the sliding window of %d tokens: "+
-				"none is taken to, which bounds the KV cache from above", size))
+			f.model.Unknown = append(f.model.Unknown, fmt.Sprintf("the layers with the sliding window of %d tokens: "+
+				"it is assumed that none has it, an upper bound of the KV cache", size))
 			return never
 		}
 		w.at = func(i int) bool { return i%2 == 0 }
@@ -405,11 +405,11 @@ func (f *fields) readAttention(fam family) {
 	}
 }
 
-// readGlobalHeads reads the heads of layers without a window if they differ (Gemma 4). The cache is
-// taken as if all layers had the heads that keep more.
+// readGlobalHeads reads the heads of layers without a window, which may differ (Gemma 4). HeadDim and KVHeads are then
+// those that keep more in the cache.
 func (f *fields) readGlobalHeads(fam family) {
 	m := f.model
-	m.local = headSizes{m.HeadDim, m.KVHeads}
+	m.local = heads{m.HeadDim, m.KVHeads}
 	m.global = m.local
 	if headDim := f.readOptional(maxSize, "global_head_dim"); headDim > 0 {
 		m.global.dim = headDim
@@ -419,9 +419,9 @@ func (f *fields) readGlobalHeads(fam family) {
 	}
 	for i, l := range m.Layers { // as transformers 5.19 writes it
 		if own, ok := f.readObject("per_layer_config")[itoa(i)].(map[string]any); ok && l.Window == 0 {
-			of := fields{raw: own, model: m}
-			headDim, kv := of.readOptional(maxSize, "head_dim"), of.readOptional(maxCount, "num_key_value_heads")
-			m.global = headSizes{cmp.Or(headDim, m.global.dim), cmp.Or(kv, m.global.kv)}
+			layer := fields{raw: own, model: m}
+			headDim, kv := layer.readOptional(maxSize, "head_dim"), layer.readOptional(maxCount, "num_key_value_heads")
+			m.global = heads{cmp.Or(headDim, m.global.dim), cmp.Or(kv, m.global.kv)}
 			break
 		}
 	}
@@ -430,7 +430,7 @@ func (f *fields) readGlobalHeads(fam family) {
 	}
 	if m.global != m.local {
 		m.Unknown = append(m.Unknown, fmt.Sprintf("layers with heads of two sizes (%d × %d and %d × %d): "+
-			"the cache of all of them is taken to be of the larger kind, an upper bound",
+			"the cache is computed with the larger ones, an upper bound",
 			m.local.kv, m.local.dim, m.global.kv, m.global.dim))
 	}
 	first := len(m.Layers) - f.readOptional(maxLayers, "num_kv_shared_layers")
@@ -479,12 +479,12 @@ func (f *fields) readFeedForward(fam family) {
 			"moe_shared_expert_intermediate_size")
 		if f.has("moe_latent_size") {
 			m.Unknown = append(m.Unknown, "experts in a latent space (moe_latent_size): "+
-				"their parameters are taken as if they were of the hidden size, an upper bound")
+				"their parameters are computed with the hidden size, an upper bound")
 		}
 	}
 }
 
-// readWidth is the width of a dense feed-forward part.
+// readWidth returns the width of a dense feed-forward part.
 func (f *fields) readWidth() int {
 	if n := f.readOptional(maxSize, "intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim"); n > 0 {
 		return n
@@ -497,7 +497,7 @@ func (f *fields) readWidth() int {
 	return min(4*f.model.Hidden, maxSize)
 }
 
-// readState reads the memory of recurrent layers for a request. Shapes follow
+// readState reads the size of a recurrent layer's state. The shapes are those of
 // MambaStateShapeCalculator (model_executor/layers/mamba/mamba_utils.py).
 func (f *fields) readState(fam family) {
 	m := f.model
@@ -549,7 +549,7 @@ func (f *fields) setMamba2(heads, headDim, groups, stateSize, width int) {
 	s.Values = float64(heads) * float64(headDim) * float64(stateSize)
 }
 
-// readRope sizes the table of rotary positions, which vLLM keeps beside the weights
+// readRope computes the size of the tables of rotary positions, which vLLM keeps beside the weights
 // (model_executor/layers/rotary_embedding).
 func (f *fields) readRope(fam family) {
 	m := f.model
@@ -577,10 +577,10 @@ func (f *fields) readRope(fam family) {
 	if yarn && original > 0 && factor > 0 && original*factor < maxLen {
 		m.RopeRows = int(original * factor)
 	}
-	m.RopeRows *= max(fam.RopeTables, 1) // one for local, one for global layers
+	m.RopeRows *= max(fam.RopeTables, 1)
 }
 
-// estimateEncoder estimates a vision tower by the usual transformer's sizes.
+// estimateEncoder estimates the weights of a vision tower as those of a plain transformer of its sizes.
 func (f *fields) estimateEncoder(vision map[string]any) {
 	if vision == nil {
 		return

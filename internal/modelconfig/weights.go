@@ -5,21 +5,22 @@ import (
 	"fmt"
 )
 
-// builder lists the weights of a model, layer by layer.
+// A builder lists the weights of a model, layer by layer.
 type builder struct {
 	*fields
 	family family
-	index  map[weightKey]int // the weight to which further layers are added
+	index  map[weightKey]int // in Model.Weights
 }
 
+// A weightKey is what the layers of a Weight have in common, with its Count.
 type weightKey struct {
 	part  Component
 	name  string
 	bytes float64
-	split Split // separates layers with another split
+	split Split
 }
 
-// addWeight adds a parameter of a layer; layer −1 is a parameter that the model has once.
+// addWeight adds a parameter of a layer; layer −1 stands for a parameter that the model has once.
 func (b *builder) addWeight(w Weight, layer int) {
 	if w.Count == 0 {
 		return
@@ -47,17 +48,18 @@ func (b *builder) addVector(part Component, name string, layer, count int, split
 		layer)
 }
 
-// addLinear adds a linear layer, quantized unless the checkpoint ignores it.
+// addLinear adds a matrix, which is quantized if the checkpoint's linear layers are.
 func (b *builder) addLinear(part Component, name string, layer, in, out int, split Split) {
 	b.addMatrices(part, name, layer, 1, in, out, split, 1)
 }
 
-func (b *builder) addMatrices(part Component, name string, layer, times, in, out int, split Split, active float64) {
+// addMatrices adds copies of a matrix, such as one for each expert. active is the share of them that a token uses.
+func (b *builder) addMatrices(part Component, name string, layer, copies, in, out int, split Split, active float64) {
 	m := b.fields.model
 	w := Weight{
 		Part: part, Name: name, Split: split, ActiveShare: active,
-		in: in, out: out, copies: times,
-		Count: float64(times) * float64(in) * float64(out),
+		in: in, out: out, copies: copies,
+		Count: float64(copies) * float64(in) * float64(out),
 	}
 	plain := m.DType.Bytes()
 	w.Bytes, w.Low, w.High = plain, plain, plain
@@ -67,10 +69,10 @@ func (b *builder) addMatrices(part Component, name string, layer, times, in, out
 	if quantized {
 		w.Bytes, w.Low, w.High = q.bytesPerWeight(in, out, plain)
 		if q.Padded {
-			// Kernels of MXFP4 round both dimensions up to 128 or 256, or not at all
-			// (model_executor/layers/fused_moe/oracle/mxfp4.py@v0.23.0). The middle is Triton's
+			// Kernels of MXFP4 pad both dimensions to a multiple of 128 or 256, or none
+			// (model_executor/layers/fused_moe/oracle/mxfp4.py@v0.23.0). Bytes is for Triton's
 			// layout on Hopper, which pads the values along the inputs.
-			padIn, padOut := Padded(in, 256), Padded(out, 256)
+			padIn, padOut := PaddingFactor(in, 256), PaddingFactor(out, 256)
 			w.High = w.Bytes * padIn * padOut
 			w.Bytes = q.Bits/8*padIn + q.ScaleBytes/float64(q.Group)
 		}
@@ -81,8 +83,8 @@ func (b *builder) addMatrices(part Component, name string, layer, times, in, out
 	b.addWeight(w, layer)
 }
 
-// Padded is the factor by which n grows when rounded up to a multiple.
-func Padded(n, multiple int) float64 {
+// PaddingFactor returns the factor by which n grows if it is rounded up to a multiple.
+func PaddingFactor(n, multiple int) float64 {
 	return float64((n+multiple-1)/multiple*multiple) / float64(n)
 }
 
@@ -157,33 +159,32 @@ func (b *builder) addAttention(i int) {
 		onOutput := b.readFlag("attention_out_bias", b.readFlag("attention_bias", false))
 		outputBias = outputBias || onOutput && b.family.Experts == "" // GLM's output has no bias
 	}
-	var of headSizes
-	of.dim, of.kv = m.HeadsOf(m.Layers[i])
+	headDim, kvHeads := m.HeadsOf(m.Layers[i])
 	valueDim := m.ValueDim
 	if m.global != m.local {
-		valueDim = of.dim
+		valueDim = headDim
 	}
-	q, kv := m.Heads*of.dim, of.kv*of.dim
-	wide := q
+	q, kv := m.Heads*headDim, kvHeads*headDim
+	qWithGate := q
 	if b.family.GatedQuery {
-		wide = 2 * q
+		qWithGate = 2 * q
 	}
-	b.addLinear(Mixing, "self_attn.q_proj", i, m.Hidden, wide, Divided)
+	b.addLinear(Mixing, "self_attn.q_proj", i, m.Hidden, qWithGate, Divided)
 	if !m.Layers[i].Shared {
 		b.addLinear(Mixing, "self_attn.k_proj", i, m.Hidden, kv, DividedHead)
-		b.addLinear(Mixing, "self_attn.v_proj", i, m.Hidden, of.kv*valueDim, DividedHead)
+		b.addLinear(Mixing, "self_attn.v_proj", i, m.Hidden, kvHeads*valueDim, DividedHead)
 	}
 	b.addLinear(Mixing, "self_attn.o_proj", i, m.Heads*valueDim, m.Hidden, Divided)
 	if qkvBias {
-		b.addVector(Mixing, "self_attn.bias", i, wide+2*kv, Divided)
+		b.addVector(Mixing, "self_attn.bias", i, qWithGate+2*kv, Divided)
 	}
 	if outputBias {
 		b.addVector(Mixing, "self_attn.o_proj.bias", i, m.Hidden, Replicated)
 	}
 	if b.family.QKNorm == "head" || b.family.QKNorm == "optional" && b.readFlag("use_qk_norm", false) {
-		n := 2 * of.dim
+		n := 2 * headDim
 		if m.Layers[i].Shared {
-			n = of.dim
+			n = headDim
 		}
 		b.addVector(Norms, "q and k norm", i, n, Replicated)
 	}

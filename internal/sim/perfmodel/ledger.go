@@ -335,7 +335,7 @@ func (s *Settings) weightBytes(m *modelconfig.Model, stage int) Estimate {
 			if s.ExpertParallel {
 				width = 128
 			}
-			padded := modelconfig.Padded(m.Hidden, 256) * modelconfig.Padded(m.ExpertWidth, width)
+			padded := modelconfig.PaddingFactor(m.Hidden, 256) * modelconfig.PaddingFactor(m.ExpertWidth, width)
 			e = e.plus(Exact(share * w.Low * padded))
 			continue
 		}
@@ -364,7 +364,7 @@ func (s *Settings) shareOf(m *modelconfig.Model, w *modelconfig.Weight) float64 
 		return float64(max(m.KVHeads/s.TP, 1)) / float64(m.KVHeads)
 	case modelconfig.Vocabulary:
 		// layers/vocab_parallel_embedding.py, pad_vocab_size: to 64, and divisible by TP
-		return modelconfig.Padded(m.Vocab, 64*s.TP) / tp
+		return modelconfig.PaddingFactor(m.Vocab, 64*s.TP) / tp
 	case modelconfig.ExpertShare:
 		if s.dataParallelFlattens {
 			return 1 / (tp * float64(s.DP))

@@ -101,8 +101,8 @@ func eachOverlap(list []interval, from, to int64, yield func(Cause, int64, int64
 	}
 }
 
-// attributeHostTime attributes a gap's time until the launch: first to the profiler, then to the intervals of the thread
-// that launched. The rest is HostWork, or HostLate if it is short.
+// attributeHostTime attributes a gap's time until the launch: first to the profiler, then to the intervals of the
+// thread that launched. The rest is HostWork, or HostLate if it is short.
 func (s *sweep) attributeHostTime(g *Gap, threadIndex uint16, launched int64, step *Step) {
 	rest := launched - g.From
 	eachOverlap(s.overhead, g.From, launched, func(c Cause, from, to int64) {

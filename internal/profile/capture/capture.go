@@ -313,7 +313,8 @@ func (c *capture) runProfiler(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
-		c.r.Notes = append(c.r.Notes, fmt.Sprintf("the server is still writing after %s; record fewer steps", profilerTimeout))
+		c.r.Notes = append(c.r.Notes,
+			fmt.Sprintf("the server is still writing after %s; record fewer steps", profilerTimeout))
 		return nil
 	case err != nil:
 		return hint.With(err, "check the server's log: writing a long trace takes minutes and much memory")

@@ -1,8 +1,8 @@
 // Package finding says what takes a profile's time, and what to do about it.
 //
 // kinds.yaml has the possible findings (Kind): a condition over signals and thresholds, sentences, and fixes for each
-// workload. They have the types of the catalogue that diagnoses servers, so that reports show both alike. Judge measures
-// a profile's signals, evaluates all conditions, and orders the findings that hold.
+// workload. They have the types of the catalogue that diagnoses servers, so that reports show both alike. Judge
+// measures a profile's signals, evaluates all conditions, and orders the findings that hold.
 //
 // A diagnosis of a server shows such findings as the pathology slow-decode, whose runbook leads to a profile. The
 // package performs no I/O.

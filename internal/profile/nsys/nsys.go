@@ -1,5 +1,5 @@
-// Package nsys reads exports of Nsight Systems into a profile.Timeline: the SQLite databases that nsys export writes, of
-// any release with CUPTI's activity tables.
+// Package nsys reads exports of Nsight Systems into a profile.Timeline: the SQLite databases that nsys export writes,
+// of any release with CUPTI's activity tables.
 //
 // A reader scans one table after another: first the texts and devices that other tables refer to, then the devices'
 // activities (readActivities), then the threads' calls (readCalls). It looks columns up by name; a missing column reads
@@ -36,7 +36,8 @@ const (
 const (
 	maxTexts = 1 << 20
 	maxText  = 4096 // bytes
-	// A globalTid has the thread in its lower 24 bits, and the process above them. A globalPid has the process there, too.
+	// A globalTid has the thread in its lower 24 bits, and the process above them. A globalPid has the process there,
+	// too.
 	threadBits = 24
 	threadMask = 1<<threadBits - 1
 )
@@ -238,9 +239,10 @@ func (e *reader) readCopies() error {
 		}
 		return e.t.Names.ID([]byte(text))
 	}, "bytes", "copyKind")
-	set := e.t.Names.ID([]byte("Memset (Device)"))
+	memset := e.t.Names.ID([]byte("Memset (Device)"))
 	bytesOnly := func(v []sqlite.Value) (int64, uint64) { return 0, uint64(max(v[0].Int, 0)) }
-	return errors.Join(err, e.readActivities(sets, profile.Memset, bytesOnly, func(int64) uint32 { return set }, "bytes"))
+	nameOfSet := func(int64) uint32 { return memset }
+	return errors.Join(err, e.readActivities(sets, profile.Memset, bytesOnly, nameOfSet, "bytes"))
 }
 
 // readCalls reads a table of threads' calls. read takes the class and the name from the columns after the common three.

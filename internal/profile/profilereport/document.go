@@ -1,8 +1,8 @@
 // Package profilereport writes a profile with its findings, and the comparison of two profiles.
 //
-// newDocument makes a render.Document, which is written as text with the answer first, or as a page. The JSON is written
-// from the profile itself (json.go). diff.go writes comparisons in both forms. The package judges nothing and performs
-// no I/O of its own.
+// newDocument makes a render.Document, which is written as text with the answer first, or as a page. The JSON is
+// written from the profile itself (json.go). diff.go writes comparisons in both forms. The package judges nothing and
+// performs no I/O of its own.
 package profilereport
 
 import (
@@ -261,7 +261,8 @@ func (d *document) writeWallTime() {
 	d.Paragraph("", fmt.Sprintf("Overlaps count once; the parts add up to the wall time.%s "+
 		"Rates are for kernels with recorded shapes; MFU is their share of the GPU's 16-bit peak. "+
 		"Without it: the minimum time of %s, if nothing else changed. %s kernels, %s of them replayed by graphs.",
-		hidden, unit, render.Grouped(float64(d.p.KernelRuns)), render.Grouped(float64(d.p.GraphKernels)))).Style = render.Dim
+		hidden, unit, render.Grouped(float64(d.p.KernelRuns)),
+		render.Grouped(float64(d.p.GraphKernels)))).Style = render.Dim
 }
 
 // A gap is one of a device.

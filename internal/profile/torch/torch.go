@@ -1,5 +1,5 @@
-// Package torch reads traces of torch.profiler into a profile.Timeline: Chrome's trace event format as Kineto writes it,
-// for CUDA, HIP and CPUs.
+// Package torch reads traces of torch.profiler into a profile.Timeline: Chrome's trace event format as Kineto writes
+// it, for CUDA, HIP and CPUs.
 //
 // A parser reads a stream once. readDocument finds the events and the fields beside them (torch.go), parseEvent takes
 // an event's fields (event.go), addEvent adds the event to the timeline (read.go), and costOf computes what an operator

@@ -185,8 +185,8 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a reader's errors stay as they are
 }
 
-// A stream is a decompression bomb if it unpacks to more than bombSize bytes and bombRatio times its size. Traces unpack
-// to ten or thirty times theirs, and deflate can reach a thousand.
+// A stream is a decompression bomb if it unpacks to more than bombSize bytes and bombRatio times its size. Traces
+// unpack to ten or thirty times theirs, and deflate can reach a thousand.
 const (
 	bombSize  = 64 << 20
 	bombRatio = 200

@@ -1,9 +1,9 @@
-// Package sqlite scans the tables of an SQLite database file, row by row. It has no SQL, no indexes and no writing, which
-// is enough for the export of a profiler. It is many times as fast as a database engine, needs no dependency, and its
-// memory does not grow with the file.
+// Package sqlite scans the tables of an SQLite database file, row by row. It has no SQL, no indexes and no writing,
+// which is enough for the export of a profiler. It is many times as fast as a database engine, needs no dependency, and
+// its memory does not grow with the file.
 //
-// Open reads the header and the schema. Scan finds a table's leaf pages, reads runs of them on all processors, and takes
-// the wanted columns from each row (readRecord). https://www.sqlite.org/fileformat2.html describes the format.
+// Open reads the header and the schema. Scan finds a table's leaf pages, reads runs of them on all processors, and
+// takes the wanted columns from each row (readRecord). https://www.sqlite.org/fileformat2.html describes the format.
 package sqlite
 
 import (

@@ -202,10 +202,11 @@ func typicalTime(row *Row, others [][]Row) float64 {
 		sum := 0.0
 		for i := range o {
 			if o[i].Hop == row.Hop && o[i].Phase == row.Phase {
-				sum += o[i].TookS
+				took := o[i].TookS
 				if row.Tokens > 0 && o[i].Tokens > 0 {
-					sum *= float64(row.Tokens) / float64(o[i].Tokens)
+					took *= float64(row.Tokens) / float64(o[i].Tokens)
 				}
+				sum += took
 			}
 		}
 		times = append(times, sum)

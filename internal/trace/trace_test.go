@@ -126,6 +126,17 @@ func TestRequestsOfOtherServersAreNotCompared(t *testing.T) {
 	}
 }
 
+// TestTypicalTimeOfARequestAtTwoInstances has a request that migrated: each instance decoded a part of it.
+func TestTypicalTimeOfARequestAtTwoInstances(t *testing.T) {
+	decode := func(instance string, seconds float64, tokens int) Row {
+		return Row{Step: Step{Hop: "worker", Instance: instance, Phase: Decode, TookS: seconds, Tokens: tokens}}
+	}
+	row := decode("a", 9, 20)
+	if got := typicalTime(&row, [][]Row{{decode("a", 1, 10), decode("b", 2, 10)}}); got != 6 {
+		t.Errorf("%g s for twice the tokens of a request that took 3 s, want 6", got)
+	}
+}
+
 func TestALongAnswerIsNotSlow(t *testing.T) {
 	var all []*Trace
 	for i := range 12 {

@@ -59,7 +59,7 @@ var quantizations = sync.OnceValue(func() (all struct {
 	return all
 })
 
-// quantizationOf returns the quantization_config of the loaded model, from that of the checkpoint and --quantization.
+// quantizationOf returns the loaded model's quantization_config, by the checkpoint's and by --quantization.
 func (l Loading) quantizationOf(checkpoint map[string]any) (map[string]any, error) {
 	if l.Quantization == "" || l.Quantization == "None" {
 		return checkpoint, nil

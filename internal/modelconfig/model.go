@@ -79,7 +79,7 @@ type State struct {
 	Groups, GroupChannels   int
 
 	Values float64 // values of the recurrent state, all heads together
-	DType  DType   // type of the recurrent state; that of the convolution is the model's
+	DType  DType   // data type of the recurrent state; the convolution has the model's
 
 	// ChunkTokens is mamba_chunk_size, of which a block is a multiple if the engine caches states at block boundaries;
 	// else 0.
@@ -111,7 +111,7 @@ const (
 	Divided                  // an equal share on each
 	DividedHead              // by KV heads, at least one on each GPU
 	Vocabulary               // by rows, whose number is padded to a multiple of 64
-	ExpertShare              // an equal share on each: of every expert or, with expert parallelism, of the experts
+	ExpertShare              // an equal share of every expert or, with expert parallelism, of the experts
 )
 
 // A Weight is one parameter of the model, or one of several layers.
@@ -153,7 +153,7 @@ type Assumption struct {
 
 // A Model is a model by its config.json.
 type Model struct {
-	Type         string // model_type; of a multimodal model, the text model's
+	Type         string // model_type, in a multimodal model the text model's
 	Architecture string // architectures[0]
 	Name         string // at Hugging Face; "" is unknown
 	Known        bool   // Type is in families.yaml; else fields were read by their common names
@@ -162,21 +162,21 @@ type Model struct {
 
 	// Attention layers. ValueDim differs from HeadDim in few models.
 	Heads, KVHeads, HeadDim, ValueDim int
-	LatentRank, RopeDim               int // of latent attention: sizes of the cached vector and of its position values
-	IndexHeads, IndexDim              int // of DeepSeek V3.2's indexer, which chooses the tokens of sparse attention
-	RopeRows, RopeWidth               int // of the tables of rotary positions, all together; 0 if there is none
+	LatentRank, RopeDim               int // latent attention: sizes of the cached vector and its position values
+	IndexHeads, IndexDim              int // DeepSeek V3.2's indexer, which chooses the tokens for sparse attention
+	RopeRows, RopeWidth               int // tables of rotary positions, all together; 0 without them
 
-	FFNWidth                           int // of dense layers
+	FFNWidth                           int // dense layers
 	ExpertWidth, Experts, ExpertsTaken int // a token uses ExpertsTaken of Experts
-	SharedWidth                        int // of all shared experts together
+	SharedWidth                        int // all shared experts together
 
 	State  State
 	Layers []Layer
-	DType  DType // of activations, and of weights that are not quantized
+	DType  DType // data type of activations and of unquantized weights
 	Tied   bool  // the head uses the embedding's weights
 
 	Quant  Quantization
-	KVType DType // of the KV cache, if the checkpoint says one; "" is DType
+	KVType DType // the KV cache's data type, if the checkpoint says one; "" is DType
 
 	Weights []Weight
 	Assumed []Assumption
@@ -184,11 +184,11 @@ type Model struct {
 
 	content []byte // config.json, for With
 
-	local, global heads // of layers with a window, and of the others
+	local, global headSizes // in layers with a window, and in the others
 }
 
-// heads are the attention heads of a layer: the size of a head, and the number of KV heads.
-type heads struct{ dim, kv int }
+// headSizes are the size of a layer's attention heads, and the number of its KV heads.
+type headSizes struct{ dim, kv int }
 
 // HeadsOf returns the size of an attention layer's heads, and the number of its KV heads.
 func (m *Model) HeadsOf(l Layer) (dim, kv int) {
@@ -208,8 +208,8 @@ func (m *Model) Total() (n float64) {
 	return n
 }
 
-// Active returns the number of parameters that a token uses. It includes the whole embedding, although a
-// token reads one row of it.
+// Active returns the number of parameters that a token uses. The whole embedding counts, although a token reads one
+// row.
 func (m *Model) Active() (n float64) {
 	for i := range m.Weights {
 		if w := &m.Weights[i]; w.Part != Encoder {

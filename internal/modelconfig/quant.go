@@ -16,7 +16,7 @@ type Quantization struct {
 	unknown  bool    // the layout is unknown
 
 	ignored  map[string]bool  // modules that are not quantized, or parts of their paths
-	patterns []*regexp.Regexp // of such modules
+	patterns []*regexp.Regexp // names of such modules
 }
 
 // layout is the layout of weights and their scales. quantization.yaml explains the fields.

@@ -409,7 +409,7 @@ func (f *fields) readAttention(fam family) {
 // those that keep more in the cache.
 func (f *fields) readGlobalHeads(fam family) {
 	m := f.model
-	m.local = heads{m.HeadDim, m.KVHeads}
+	m.local = headSizes{m.HeadDim, m.KVHeads}
 	m.global = m.local
 	if headDim := f.readOptional(maxSize, "global_head_dim"); headDim > 0 {
 		m.global.dim = headDim
@@ -421,7 +421,7 @@ func (f *fields) readGlobalHeads(fam family) {
 		if own, ok := f.readObject("per_layer_config")[itoa(i)].(map[string]any); ok && l.Window == 0 {
 			layer := fields{raw: own, model: m}
 			headDim, kv := layer.readOptional(maxSize, "head_dim"), layer.readOptional(maxCount, "num_key_value_heads")
-			m.global = heads{cmp.Or(headDim, m.global.dim), cmp.Or(kv, m.global.kv)}
+			m.global = headSizes{cmp.Or(headDim, m.global.dim), cmp.Or(kv, m.global.kv)}
 			break
 		}
 	}
@@ -497,8 +497,8 @@ func (f *fields) readWidth() int {
 	return min(4*f.model.Hidden, maxSize)
 }
 
-// readState reads the size of a recurrent layer's state. The shapes are those of
-// MambaStateShapeCalculator (model_executor/layers/mamba/mamba_utils.py).
+// readState reads the size of a recurrent layer's state, with the shapes of vLLM's MambaStateShapeCalculator
+// (model_executor/layers/mamba/mamba_utils.py).
 func (f *fields) readState(fam family) {
 	m := f.model
 	if !m.HasRecurrent() {
@@ -580,7 +580,7 @@ func (f *fields) readRope(fam family) {
 	m.RopeRows *= max(fam.RopeTables, 1)
 }
 
-// estimateEncoder estimates the weights of a vision tower as those of a plain transformer of its sizes.
+// estimateEncoder estimates the weights of a vision tower by its sizes, as if it were a plain transformer.
 func (f *fields) estimateEncoder(vision map[string]any) {
 	if vision == nil {
 		return

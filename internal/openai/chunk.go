@@ -6,9 +6,9 @@ import "bytes"
 // reads OpenAI's APIs for completions, chat completions, responses and embeddings, and Anthropic's for messages. Its
 // slices point into the scanned bytes and are still JSON-escaped.
 type Chunk struct {
-	ID          []byte // of the completion, as the engine's log names it
+	ID          []byte // the completion's id, as in the engine's log
 	Model       []byte
-	Type        []byte // of the event, in APIs with typed events ("response.output_text.delta", "content_block_delta")
+	Type        []byte // the event's type ("response.output_text.delta", "content_block_delta"); nil if it has none
 	Choices     int    // length of choices; 0 in the chunk with the final usage
 	WithContent int    // choices with generated content: text, reasoning, a refusal or a tool call
 	Ended       int    // choices with a finish reason
@@ -121,7 +121,7 @@ type part struct {
 	other  []byte // reasoning, a refusal, or the input of a tool
 	finish []byte // finish_reason, of a choice
 	stop   []byte // stop_reason, of a message
-	calls  int    // of tools
+	calls  int    // number of tool calls
 }
 
 // readPart reads a choice or a delta. It counts the part if it has content.

@@ -141,7 +141,7 @@ type KernelStat struct {
 	Sum, Max int64
 	Squares  float64 // sum of the squared durations, in seconds²
 	Graph    int     // runs that a graph replayed
-	Operator string  // of its last run
+	Operator string  // the operator of the last run
 }
 
 // Host sums up the calls of the threads that launch.
@@ -158,7 +158,7 @@ type Host struct {
 type Analysis struct {
 	Source, Tool string
 	Rank         int   // -1 is unknown
-	From, Span   int64 // of all events but Python's
+	From, Span   int64 // the time that all events except Python's span
 	Events       int64
 	Devices      []*Device
 	Truncated    bool // the file ends in the middle
@@ -185,7 +185,7 @@ func Analyze(t *Timeline) *Analysis {
 		Source: t.Source, Tool: t.Tool, Rank: t.Rank, Events: t.Events,
 		Truncated: t.Truncated, Partial: t.Partial, Notes: t.Notes,
 	}
-	z := &analyzer{Timeline: t, Analysis: a, processes: map[int64]*process{}, kernelStats: map[uint64]*KernelStat{}}
+	z := &analyzer{Timeline: t, Analysis: a, processes: map[int64]*hostProcess{}, kernelStats: map[uint64]*KernelStat{}}
 	seen := slices.ContainsFunc(t.Threads, func(h *Thread) bool {
 		return h.Calls[Op].n > 0 || h.Calls[Annotation].n > 0
 	})
@@ -205,11 +205,11 @@ type analyzer struct {
 	*Timeline
 	*Analysis
 	infoByName   []nameInfo
-	processes    map[int64]*process // by process
+	processes    map[int64]*hostProcess // by process
 	kernelStats  map[uint64]*KernelStat
 	rates        map[uint32]*rate
-	processOrder []*process
-	overhead     []interval // of the profiler
+	processOrder []*hostProcess
+	overhead     []interval // the profiler's own work
 	keptCall     int64      // shortest call that is kept, to be named in a gap
 }
 
@@ -218,7 +218,7 @@ type nameInfo struct {
 	Meaning
 	gives      Group // group of the kernels below it with generic names; noGroup for none
 	hint       Group // group of the kernels below it whose names say nothing; noGroup for none
-	cause      Cause // what the host does in it
+	cause      Cause // the host's activity during the call
 	step       *stepName
 	launch     bool
 	isGraph    bool
@@ -252,7 +252,7 @@ func newNameInfo(text string) nameInfo {
 	return n
 }
 
-// readNames classifies all names. They tell the workload, the processor, and whether the weights are quantised.
+// readNames classifies all names. The names tell the workload, the processor, and whether the weights are quantised.
 func (z *analyzer) readNames() {
 	z.infoByName = make([]nameInfo, len(z.Timeline.Names.Text))
 	var votes [workloads]int

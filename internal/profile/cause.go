@@ -3,8 +3,8 @@ package profile
 // A Cause is the reason for which a device was idle.
 type Cause uint8
 
-// The causes. Those up to ProfilerTime say what the host did until it launched the next activity. If the host's calls
-// are nested, the outermost call with a cause counts. The later causes are of an activity that was launched in time.
+// The causes up to ProfilerTime say how the host spent the time until it launched the next activity. If calls are
+// nested, the outermost call with a cause counts. The later causes are for the time from the launch on.
 const (
 	HostLate          Cause = iota // it launched again within 2 ms, with nothing particular in between
 	HostWork                       // it computed something else for longer than that

@@ -12,7 +12,7 @@ import (
 
 // A lane is one kind of activities of a stream.
 type lane struct {
-	process *process
+	process *hostProcess
 	kind    Kind
 }
 
@@ -33,10 +33,10 @@ type sweep struct {
 	count   [Groups]int // active activities by group
 	mask    uint32      // a bit for each group with active activities
 	at      int64       // time up to which all time is attributed
-	current *Step       // of the activity that began last
+	current *Step       // the step of the activity that began last
 	none    Step        // stands for the step of activities outside of steps
 
-	lastGroup Group // of the activity that began last
+	lastGroup Group // the group of the activity that began last
 	lastKind  Kind
 	longest   heap.Heap[Gap] // the longest gaps, the shortest of them first
 }

@@ -8,14 +8,14 @@ import (
 // A Gap is a time in which a device was idle, until its next activity.
 type Gap struct {
 	From, Time int64
-	Cause      Cause // of most of it
+	Cause      Cause // the cause of most of the time
 	Idle       [Causes]int64
-	Step       int32  // of the next activity; -1 is unknown
+	Step       int32  // the next activity's step; -1 is unknown
 	Once       bool   // a one-time gap: see markOnce
 	Host       string // the host's call during the gap; "" is unknown
-	Before     string // name of the next activity
+	Before     string // the next activity's name
 
-	process     *process // that launched the next activity
+	process     *hostProcess // the process that launched the next activity
 	threadIndex uint16
 	kernel      uint32
 }
@@ -24,8 +24,8 @@ type Gap struct {
 func (g Gap) ComesBefore(o Gap) bool { return g.Time < o.Time }
 
 const (
-	keptGaps  = 64 // of a device, for markOnce
-	shownGaps = 10 // of a device, in Device.Gaps
+	keptGaps  = 64 // gaps of a device that markOnce considers
+	shownGaps = 10 // gaps in Device.Gaps
 )
 
 // addGap attributes the idle time before an activity to causes. l is the activity's launch, or nil.
@@ -85,7 +85,7 @@ func searchIntervals(list []interval, at int64) int {
 	return i
 }
 
-// intervalAt returns a thread's first interval that ends after a time; nil if there is none.
+// intervalAt returns a thread's first interval that ends after a time, or nil.
 func (t *thread) intervalAt(at int64) *interval {
 	i := searchIntervals(t.intervals, at)
 	if i == len(t.intervals) {
@@ -140,7 +140,7 @@ func (s *sweep) attributeHostTime(g *Gap, threadIndex uint16, launched int64, st
 
 // quietTime returns how long every thread that launches was quiet in a time. One quiet thread says nothing: PyTorch's
 // backward pass has a thread of its own.
-func (p *process) quietTime(from, to int64) int64 {
+func (p *hostProcess) quietTime(from, to int64) int64 {
 	least := to - from
 	for i := range p.threads {
 		t := int64(0)
@@ -196,7 +196,7 @@ func (s *sweep) callIn(calls []call, g *Gap) string {
 // onceShare is the least share of the wall time of a one-time gap.
 const onceShare = 0.05
 
-// markOnce marks one-time gaps: those that take much of the time and do not recur. gaps are sorted by length.
+// markOnce marks one-time gaps, which take much of the time and do not recur. The gaps are sorted by length.
 func (s *sweep) markOnce(gaps []Gap) {
 	wall, steps := s.d.Wall, 0
 	for i := range s.Steps {

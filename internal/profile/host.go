@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// A process is a process of the host.
-type process struct {
+// A hostProcess is what one process of the host launched.
+type hostProcess struct {
 	launches      chunkList[launch]
 	byCorrelation []uint64 // sorted: a launch's correlation in the upper half, its index in launches in the lower
 	found         int      // index in byCorrelation of the last launch found
 	steps         []int32  // indexes in Analysis.Steps, by time
-	threads       []thread // those that launch
+	threads       []thread // the threads that launch
 }
 
 // A thread is what a thread did, by time.
@@ -45,7 +45,7 @@ func (s *span) cover(l *Log) {
 	}
 }
 
-// A launch is a call that launches an activity of a device, or a graph of them.
+// A launch is a call that launches an activity of a device, or a graph.
 type launch struct {
 	start       int64
 	opStart     uint32 // start of the call of op if its cost is known: the low bits, to distinguish its calls
@@ -58,17 +58,17 @@ type launch struct {
 	exchanges   bool // it is below a call that sends each rank different data
 }
 
-func (z *analyzer) processOf(id int64) *process {
+func (z *analyzer) processOf(id int64) *hostProcess {
 	p := z.processes[id]
 	if p == nil {
-		p = &process{}
+		p = &hostProcess{}
 		z.processes[id] = p
 		z.processOrder = append(z.processOrder, p)
 	}
 	return p
 }
 
-func (p *process) indexLaunches() {
+func (p *hostProcess) indexLaunches() {
 	p.byCorrelation = make([]uint64, 0, p.launches.n)
 	for l := range p.launches.all {
 		p.byCorrelation = append(p.byCorrelation,
@@ -79,7 +79,7 @@ func (p *process) indexLaunches() {
 
 // findLaunch returns the last launch with a correlation, or nil. Devices work roughly in the order
 // of the launches, so it first tries the launch after the last one found.
-func (p *process) findLaunch(corr uint32) *launch {
+func (p *hostProcess) findLaunch(corr uint32) *launch {
 	if corr == 0 {
 		return nil
 	}
@@ -96,12 +96,12 @@ func (p *process) findLaunch(corr uint32) *launch {
 	return p.launches.at(int(list[i] & math.MaxUint32)) //nolint:gosec // the lower half
 }
 
-// A frame is an open call of a thread, with what holds for the calls below it.
+// A frame is an open call of a thread. The calls below it inherit its fields.
 type frame struct {
 	end       int64
-	gives     Group  // of the nearest call that gives a group
-	hint      Group  // of the nearest call that hints at a group
-	cause     Cause  // of the outermost call with a cause; HostWork is none
+	gives     Group  // the group that the nearest call gives
+	hint      Group  // the group at which the nearest call hints
+	cause     Cause  // the cause of the outermost call that has one, or HostWork
 	op        uint32 // the outermost operator
 	inner     uint32 // the innermost operator
 	costedOp  uint32 // the innermost operator with a known cost
@@ -154,13 +154,13 @@ const OverheadThread = -1
 // A walk goes through one thread's calls by their starts.
 type walk struct {
 	*analyzer
-	process   *process
+	process   *hostProcess
 	t         thread
 	stack     []frame // open calls
-	at        int64   // latest end of a call so far
+	at        int64   // the latest end of a call so far
 	capturing bool    // a graph is being captured
-	launches  int     // of the thread so far
-	step      int     // steps of the process that have begun
+	launches  int     // number of the thread's launches so far
+	step      int     // number of the process's steps that have begun
 
 	// State of seekAttention.
 	attention []*launch // since the first product

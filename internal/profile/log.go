@@ -167,8 +167,8 @@ func (l *Log) keepIf(keep func(*Event) bool) {
 // A cursor reads a log.
 type cursor struct {
 	log           *Log
-	index         int   // of the log among several
-	chunk, offset int   // of the next event
+	index         int   // the log's index among several
+	chunk, offset int   // the position of the next event
 	event         Event // the last one read
 }
 

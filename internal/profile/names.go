@@ -16,7 +16,7 @@ type Cost struct {
 	Flops float64 // operations; 0 for a collective
 	Bytes float64 // least bytes to read and write; for a collective, bytes over a GPU's link
 	Dims  string  // the shapes, for people
-	Name  string  // of a collective, for people
+	Name  string  // the collective's name, for people
 }
 
 const (

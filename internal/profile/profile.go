@@ -52,7 +52,7 @@ type Profile struct {
 	After      int64             // recorded time after its last, likewise
 	Steps      [Phases]StepTimes // by phase; all steps under Unknown
 	StepsBy    string            // how steps were detected; "" without steps
-	Tokens     int64             // of all steps
+	Tokens     int64             // computed in all steps
 	Stragglers Stragglers
 	Host       Host
 	Roofline   []Rate

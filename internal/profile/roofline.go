@@ -24,7 +24,7 @@ type Rate struct {
 type rate struct {
 	count   int
 	time    int64
-	opStart uint32 // of the last call that was counted
+	opStart uint32 // start of the last call that was counted
 }
 
 // addCost counts a kernel of an operator with a known cost. If an operator takes several kernels, its cost counts once

@@ -147,8 +147,8 @@ func (s *stepName) phaseOf(name string) Phase {
 // maxSteps is the most steps of a thread: an hour of steps of 3 ms.
 const maxSteps = 1_200_000
 
-// findSteps finds the steps in the best way that the trace allows. A process's steps are those of its thread with the
-// most steps.
+// findSteps finds the steps in the best way that the trace allows. For each process, the thread with the most steps
+// counts.
 func (z *analyzer) findSteps() {
 	way := len(stepWays)
 	for i := range z.infoByName {
@@ -180,7 +180,7 @@ func (z *analyzer) findSteps() {
 	}
 }
 
-// stepsOf returns a thread's steps in one way. A call within a step of the same way is a part of it.
+// stepsOf returns the steps of a thread, found in one way. A call within a step of the same way is a part of the step.
 func (z *analyzer) stepsOf(h *Thread, way int) (steps []Step) {
 	for _, class := range []Class{Annotation, Python, Op} { // old profilers recorded annotations as operators
 		if class == Python && way != byModel {

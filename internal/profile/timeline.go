@@ -176,9 +176,9 @@ func (t *Timeline) countStart(start int64) {
 	*t.count++
 }
 
-// dropAstray leaves out the few events whose times lie outside the trace, because the profiler read a wrong clock. The
-// trace is the period in which most events begin, with its neighbours: those at most farAway, or ten times the length
-// found so far, from the next.
+// dropAstray leaves out a few events far outside the trace: the profiler read a wrong clock for them. The trace begins
+// with the period in which most events begin. It grows by each next period with events, unless the distance is more
+// than farAway and more than ten times the length so far.
 func (t *Timeline) dropAstray() {
 	periods := slices.Sorted(maps.Keys(t.starts))
 	if len(periods) == 0 {
@@ -315,7 +315,7 @@ func (t *Timeline) threadOf(process, id int64) *Thread {
 	return h
 }
 
-// Close ends the adding of events. It sorts them, and lists in Partial and Notes what is missing.
+// Close sorts the events, after the last one was added. Partial and Notes then list the missing ones.
 func (t *Timeline) Close() {
 	t.dropAstray()
 	for l := range t.eachLog {

@@ -51,8 +51,8 @@ func workloadIn(text string, m Meaning) Workload {
 }
 
 // electWorkload chooses the workload by how many names imply each. An engine wins over a model, because an engine runs
-// models. Of several engines, the one that uses the others' code wins. Training wins if more names imply it, because a
-// program that trains may use a server's operators.
+// models. Among several engines, the one that uses the others' code wins. Training wins if more names imply it, because
+// a program that trains may use a server's operators.
 func electWorkload(votes [workloads]int) Workload {
 	for _, w := range []Workload{TensorRTLLM, SGLang, VLLM} {
 		if votes[w] > 0 && votes[Training] <= votes[w] {

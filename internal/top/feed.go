@@ -41,7 +41,7 @@ type Feed interface {
 	Close() error
 }
 
-// baseFeed is the part that feeds share. Those of recordings have their own Seek and Span.
+// baseFeed has the methods that feeds share. recordingFeed replaces Seek and Span.
 type baseFeed struct {
 	name  string
 	every time.Duration

@@ -24,7 +24,7 @@ type Options struct {
 
 const (
 	every       = 5 * time.Second  // between two evaluations of live servers
-	step        = 5 * time.Second  // of an arrow key in a recording
+	step        = 5 * time.Second  // how far an arrow key moves in a recording
 	feedTimeout = 20 * time.Second // for an overview or a text
 )
 

@@ -15,7 +15,7 @@ import (
 // columns are the columns of the table, latencies first.
 var columns = []struct {
 	title  string
-	name   string // of a percentile, in view.Numbers' Bounds
+	name   string // name of a percentile in view.Numbers' Bounds
 	width  int
 	format func(float64) string
 	number func(*view.Numbers) *float64
@@ -79,7 +79,7 @@ func healthRank(r *view.Replica) int {
 
 // A history holds the TTFT of each replica in the latest overviews, for the sparklines.
 type history struct {
-	at   time.Time            // of the last overview
+	at   time.Time            // time of the last overview
 	ttft map[string][]float64 // by target; NaN is unknown
 }
 
@@ -136,7 +136,7 @@ func drawSparkline(values []float64) string {
 	return b.String()
 }
 
-// A screen has what is drawn.
+// A screen has the state that is drawn.
 type screen struct {
 	overview view.Overview
 	history  *history

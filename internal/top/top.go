@@ -71,7 +71,7 @@ type model struct {
 	typing bool // keys are the text of the filter
 
 	page  []string // lines of a page that covers the table; nil if the table is shown
-	title string   // of the page
+	title string   // title of the page
 	top   int      // first visible line of the page
 }
 

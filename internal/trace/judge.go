@@ -104,9 +104,9 @@ type member struct {
 	rows      []Row
 }
 
-// route names the services that a request passed, and its model. A request is compared only with requests of the same
-// route: on another, a hop may take no time, or the time of another model.
-func (t *Trace) route() string {
+// describeRoute names the services that a request passed, and its model. A request is compared only with requests of
+// the same route: on another, a hop may take no time, or the time of another model.
+func (t *Trace) describeRoute() string {
 	var services []string
 	model := ""
 	for i := range t.Spans {
@@ -116,7 +116,7 @@ func (t *Trace) route() string {
 	return fmt.Sprintf("%q %q", model, slices.Compact(services))
 }
 
-// maxCompared is about the largest size of a population. Of more traces, it takes each n-th.
+// maxCompared is about the most traces of a population. If there are more, NewPopulation takes each n-th.
 const maxCompared = 300
 
 // NewPopulation makes a population of the traces of requests that did not fail.
@@ -127,7 +127,7 @@ func NewPopulation(traces []*Trace) (p Population) {
 			continue
 		}
 		if t.OfRequest() && !t.Failed() {
-			p = append(p, member{t.ID, t.route(), t.sumRows()})
+			p = append(p, member{t.ID, t.describeRoute(), t.sumRows()})
 		}
 	}
 	return p
@@ -150,7 +150,7 @@ func Judge(t *Trace, others Population, known Known) *Report {
 		r.PromptTokens, r.OutputTokens, r.Request = e.PromptTokens, e.OutputTokens, cmp.Or(e.Request, r.Request)
 	}
 	var compared [][]Row
-	route := t.route()
+	route := t.describeRoute()
 	for _, o := range others {
 		if o.id != t.ID && o.route == route {
 			compared = append(compared, o.rows)
@@ -168,7 +168,7 @@ func Judge(t *Trace, others Population, known Known) *Report {
 	return r
 }
 
-// setNormalTimes sets the rows' normal times and, if those of all rows that take long are known, the request's.
+// setNormalTimes sets the rows' normal times. It sets the request's, too, unless a long row has none.
 func (r *Report) setNormalTimes(compared [][]Row, known Known) {
 	sum, complete := 0.0, len(r.Rows) > 0
 	for i := range r.Rows {

@@ -15,7 +15,7 @@ var stateSignals = []*indicator.Signal{
 	indicator.TTFTP95, indicator.ITLMean,
 }
 
-// findTarget returns the index of the server of an instance, or of the only server; -1 if there is none.
+// findTarget returns the index of an instance's server, or of the only server, or -1.
 func findTarget(d *diagnose.Diagnosis, instance string) int {
 	var all []int
 	for i := range d.Targets {

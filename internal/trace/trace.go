@@ -31,7 +31,7 @@ type Span struct {
 	Name              string
 	Start, End        int64
 	Failed            bool
-	Server            bool // of kind SERVER: the program answers a request
+	Server            bool // the span's kind is SERVER: the program answers a request
 
 	// Attributes about the whole request; zero if missing.
 	Request, Model             string
@@ -58,17 +58,17 @@ const (
 	// schedules a request when its KV cache has arrived, and counts both times as queueing
 	// (vllm/v1/core/sched/scheduler.py@v0.32.0: WAITING_FOR_REMOTE_KVS comes before SCHEDULED).
 	QueueTransfer Phase = "queue, KV transfer"
-	QueuePrefill  Phase = "queue, prefill" // where only the time of the first token is known
+	QueuePrefill  Phase = "queue, prefill" // one phase if only the time of the first token is known
 	Decode        Phase = "decode"
 	Routing       Phase = "routing"
 	Forwarding    Phase = "forwarding" // to the next server and back
 	Other         Phase = "other"      // tokenizing, templates, detokenizing, HTTP
 )
 
-// phaseNames are the phases of spans by their names: of gateways (an older sixty gateway), of llm-d's router and
-// sidecar (pkg/epp and pkg/sidecar, 2025 and 2026; some releases add a prefix), and of the router in Dynamo's frontend
-// (1.6.1). vLLM's span, llm_request (vllm/v1/engine/output_processor.py@v0.32.0), has the phases in attributes.
-// Dynamo's http-request contains all its other spans and has the time of the first token.
+// phaseNames are phases by the names of spans. These are from an older sixty gateway, from llm-d's router and sidecar
+// (pkg/epp and pkg/sidecar, 2025 and 2026; some releases add a prefix), and from Dynamo's frontend (1.6.1). vLLM's
+// span, llm_request (vllm/v1/engine/output_processor.py@v0.32.0), has the phases in attributes. Dynamo's http-request
+// contains all its other spans and has the time of the first token.
 var phaseNames = map[string]Phase{
 	"queue": Queue, "prefill": Prefill, "decode": Decode,
 	"gateway.request_orchestration": Routing, "gateway.director.handle_request": Routing,
@@ -225,7 +225,7 @@ func (t *Trace) Steps() []Step {
 type part struct {
 	*Span
 	Start, End int64
-	phase      Phase // of the span, or of the nearest span around it at the same hop
+	phase      Phase // the span's phase, or the nearest one around it at the same hop
 	role       Phase // Prefill or Decode, if a proxy sent the request to one server for prefill and another for decode
 	depth      int   // number of spans around it
 	engine     bool

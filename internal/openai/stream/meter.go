@@ -12,7 +12,7 @@ type Kind uint8
 
 // The kinds.
 const (
-	Opaque Kind = iota // not readable: of an unknown content type, or encoded
+	Opaque Kind = iota // not readable: the content type is unknown, or the body is encoded
 	Events             // server-sent events
 	Whole              // one JSON object
 )
@@ -26,7 +26,7 @@ const (
 )
 
 const (
-	// maxWhole is the most bytes to keep of an answer that is not streamed. Of a longer answer, such
+	// maxWhole is the most bytes to keep of an answer that is not streamed. If an answer is longer, such
 	// as many embeddings, only the tail is kept, which has the usage.
 	maxWhole = 256 << 10
 	tail     = 4 << 10
@@ -56,14 +56,14 @@ type Meter struct {
 	HasUsage bool
 	Finish   string // the last finish reason
 	Model    string // as the answer names it
-	ID       string // of the completion, as the engine's log names it
+	ID       string // the completion's id, as in the engine's log
 	Failed   bool   // the stream or the answer has an error
 	Failure  string // the error's type
 	Bad      int    // events that could not be read
 	Choices  int    // requested choices, all of which must end; 0 counts as 1
 
 	ended      int  // choices with a finish reason
-	done       bool // the last event came: [DONE], or that of another API
+	done       bool // the last event came: [DONE], or another API's last event
 	completion bool // an event was one of a completion
 
 	sse   openai.Events

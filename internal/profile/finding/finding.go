@@ -195,7 +195,7 @@ func Judge(p *profile.Profile, set map[string]float64) Verdict {
 // Shares of the time from which one-time gaps come first, and from which the first finding mentions them.
 const onceLeads, onceMentioned = 1.0 / 3, 0.05
 
-// rankOf returns 2 for long one-time gaps, 1 for what can be better, and 0 for what is normal in a healthy program.
+// rankOf returns 2 for long one-time gaps, 1 for problems, and 0 for findings that a healthy program has, too.
 func rankOf(f *Result, p *profile.Profile) int {
 	switch {
 	case f.Kind.ID == "one-time" && f.Cost > onceLeads:
@@ -255,7 +255,7 @@ func (v view) fillText(text string) (string, bool) {
 
 var placeholder = regexp.MustCompile(`\{[a-z0-9_]+\}`)
 
-// caseOf returns the case of a kind in this profile; "" is none.
+// caseOf returns the name of a kind's case that applies to the profile, or "".
 func (v view) caseOf(id string) string {
 	p := v.p
 	switch id {
@@ -383,26 +383,26 @@ func textsOf(p *profile.Profile) map[string]string {
 // readings are a profile's measurements by signal. A missing one is unknown.
 type readings map[string]indicator.Value
 
-func (m readings) set(name string, v float64) { m[name] = indicator.Known(v) }
+func (m readings) add(name string, v float64) { m[name] = indicator.Known(v) }
 
 func measureSignals(p *profile.Profile) readings {
 	m := readings{}
 	if n := float64(p.Host.Launches); n > 0 {
-		m.set("launch_time", float64(p.Host.LaunchTime)/1e9/n)
-		m.set("captured_launches", float64(p.Host.Captured)/n)
+		m.add("launch_time", float64(p.Host.LaunchTime)/1e9/n)
+		m.add("captured_launches", float64(p.Host.Captured)/n)
 	}
 	if p.Devices == 0 {
 		if p.HostOnly && m["captured_launches"].V < 0.1 { // captured launches run nothing on a device
-			m.set("cpu_only", 1)
+			m.add("cpu_only", 1)
 		}
 		return m
 	}
-	m.set("cpu_only", 0)
-	m.set("one_time", p.Share(p.OnceTime()))
-	m.set("device_time", p.Seconds())
-	m.set("device_of_recorded", p.RecordedShare())
+	m.add("cpu_only", 0)
+	m.add("one_time", p.Share(p.OnceTime()))
+	m.add("device_time", p.Seconds())
+	m.add("device_of_recorded", p.RecordedShare())
 	if p.Stragglers.Known {
-		m.set("rank_wait", p.Stragglers.Share)
+		m.add("rank_wait", p.Stragglers.Share)
 	}
 	m.measureTime(p)
 	m.measureKernels(p)
@@ -414,35 +414,35 @@ func measureSignals(p *profile.Profile) readings {
 func (m readings) measureTime(p *profile.Profile) {
 	b := p.Recurring()
 	for c := range profile.Causes {
-		m.set(signalName("idle_", c), b.Share(b.Idle[c]))
+		m.add(signalName("idle_", c), b.Share(b.Idle[c]))
 	}
 	for g := range profile.Groups {
-		m.set(signalName("group_", g), b.Share(b.Group[g].Time))
+		m.add(signalName("group_", g), b.Share(b.Group[g].Time))
 	}
-	m.set("gpu_busy", b.Share(b.Busy))
-	m.set("idle_host", b.Share(b.Idle[profile.HostLate]+b.Idle[profile.LaunchGap]))
-	m.set("idle_dependency", b.Share(b.Idle[profile.Dependency]+b.Idle[profile.CopyWait]))
+	m.add("gpu_busy", b.Share(b.Busy))
+	m.add("idle_host", b.Share(b.Idle[profile.HostLate]+b.Idle[profile.LaunchGap]))
+	m.add("idle_dependency", b.Share(b.Idle[profile.Dependency]+b.Idle[profile.CopyWait]))
 	exposed := b.Share(b.Exposed + b.Idle[profile.CommWait])
-	m.set("communication_exposed", max(0, exposed-p.Stragglers.Share))
-	m.set("copies_exposed", b.Share(b.ExposedCopies))
-	m.set("attention_of_busy", b.ShareOfBusy(b.Group[profile.Attention].Time))
-	m.set("gemm_of_busy", b.ShareOfBusy(b.Group[profile.GEMM].Time+b.Group[profile.MoE].Time))
-	m.set("convolution_of_busy", b.ShareOfBusy(b.Group[profile.Convolution].Time))
-	m.set("sampling_of_busy", b.ShareOfBusy(b.Group[profile.Sampling].Time))
+	m.add("communication_exposed", max(0, exposed-p.Stragglers.Share))
+	m.add("copies_exposed", b.Share(b.ExposedCopies))
+	m.add("attention_of_busy", b.ShareOfBusy(b.Group[profile.Attention].Time))
+	m.add("gemm_of_busy", b.ShareOfBusy(b.Group[profile.GEMM].Time+b.Group[profile.MoE].Time))
+	m.add("convolution_of_busy", b.ShareOfBusy(b.Group[profile.Convolution].Time))
+	m.add("sampling_of_busy", b.ShareOfBusy(b.Group[profile.Sampling].Time))
 	unfused := max(0, b.Group[profile.Elementwise].Time+b.Group[profile.Activation].Time-b.Compiled)
-	m.set("elementwise_of_busy", b.ShareOfBusy(unfused))
-	m.set("elementwise_unfused", b.Share(unfused))
+	m.add("elementwise_of_busy", b.ShareOfBusy(unfused))
+	m.add("elementwise_unfused", b.Share(unfused))
 }
 
 func (m readings) measureKernels(p *profile.Profile) {
 	all := float64(p.KernelRuns + p.Group[profile.Copies].Count)
-	m.set("kernels", all)
-	m.set("evidence", all+float64(p.Busy-p.Exposed)/1e6) // an all-reduce that waits is no evidence
+	m.add("kernels", all)
+	m.add("evidence", all+float64(p.Busy-p.Exposed)/1e6) // an all-reduce that waits is no evidence
 	if n, b := float64(p.KernelRuns), p.Recurring(); n > 0 {
-		m.set("small_kernels", float64(p.SmallKernels)/n)
-		m.set("small_kernels_time", b.ShareOfBusy(b.SmallKernelTime))
-		m.set("small_kernels_wall", b.Share(b.SmallKernelTime))
-		m.set("graph_kernels", float64(max(p.GraphKernels, p.WholeGraphs))/n)
+		m.add("small_kernels", float64(p.SmallKernels)/n)
+		m.add("small_kernels_time", b.ShareOfBusy(b.SmallKernelTime))
+		m.add("small_kernels_wall", b.Share(b.SmallKernelTime))
+		m.add("graph_kernels", float64(max(p.GraphKernels, p.WholeGraphs))/n)
 	}
 }
 
@@ -452,17 +452,17 @@ const fewLaunches = 20
 func (m readings) measureSteps(p *profile.Profile) {
 	all, decode, mixed := p.Steps[profile.Unknown], p.Steps[profile.Decode], p.Steps[profile.Mixed]
 	if all.Count > 0 && all.Launches > fewLaunches {
-		m.set("launches_per_step", all.Launches)
+		m.add("launches_per_step", all.Launches)
 	}
 	if decode.Count > 0 {
-		m.set("decode_step_p50", decode.P50)
+		m.add("decode_step_p50", decode.P50)
 	}
 	if whole := all.Mean * float64(all.Count); mixed.Count > 0 && whole > 0 {
-		m.set("mixed_step_p50", mixed.P50)
-		m.set("mixed_share", mixed.Mean*float64(mixed.Count)/whole)
-		m.set("mixed_cost", (mixed.Mean-decode.Mean)*float64(mixed.Count)/whole)
+		m.add("mixed_step_p50", mixed.P50)
+		m.add("mixed_share", mixed.Mean*float64(mixed.Count)/whole)
+		m.add("mixed_cost", (mixed.Mean-decode.Mean)*float64(mixed.Count)/whole)
 		if decode.Count >= 3 && decode.P50 > 0 {
-			m.set("mixed_over_decode", mixed.P50/decode.P50)
+			m.add("mixed_over_decode", mixed.P50/decode.P50)
 		}
 	}
 }

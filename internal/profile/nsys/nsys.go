@@ -107,7 +107,7 @@ type reader struct {
 	ctx    context.Context //nolint:containedctx // of one call of Read
 	tables *sqlite.DB
 	t      *profile.Timeline
-	texts  map[int64]string   // of StringIds
+	texts  map[int64]string   // the texts of StringIds
 	ids    map[int64]uint32   // numbers in the timeline's Names, by the same ids
 	device map[[2]int64]int64 // the machine's number of a GPU, by a process and the number there
 }
@@ -178,7 +178,7 @@ type event struct {
 	process, lane int64 // lane is the stream of an activity, or the thread of a call
 	device        int
 	class         profile.Class
-	id            int64  // of the name, such as in StringIds
+	id            int64  // the name's id, such as in StringIds
 	text          []byte // the name, instead of an id
 	skip          bool   // the row is no event
 }

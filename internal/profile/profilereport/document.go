@@ -116,7 +116,7 @@ func columnsOf(text string) []render.Column {
 	return columns
 }
 
-// makeHeadline returns the first finding, or says that there is none.
+// makeHeadline returns the first finding, or a sentence for a profile without findings.
 func makeHeadline(p *profile.Profile, v *finding.Verdict) (id, severity, summary string) {
 	f := v.Leading()
 	switch {

@@ -20,7 +20,7 @@ const (
 	python
 	operator
 	runtime
-	overhead // of the profiler
+	overhead // the profiler's own work
 )
 
 var categories = func() map[string]category {

@@ -274,9 +274,9 @@ func (d *DB) listChildren(p []byte, n uint32) (kind byte, children []uint32, err
 // A scanner reads rows of a table.
 type scanner struct {
 	*DB
-	rowid  int     // of the table
+	rowid  int     // the table's rowid
 	wanted []slot  // by column
-	values []Value // of the last row
+	values []Value // the last row's values
 }
 
 // A slot says which column of a row goes to which value.

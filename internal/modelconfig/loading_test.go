@@ -40,7 +40,8 @@ func TestNewerModels(t *testing.T) {
 			continue
 		}
 		if !m.Known || m.Total() != tc.want {
-			t.Errorf("%s: %.0f parameters, want %.0f (%+.0f), known %v", tc.kind, m.Total(), tc.want, m.Total()-tc.want, m.Known)
+			t.Errorf("%s: %.0f parameters, want %.0f (%+.0f), known %v", tc.kind, m.Total(), tc.want, m.Total()-tc.want,
+				m.Known)
 		}
 	}
 }

@@ -125,7 +125,8 @@ func TestQuantizedWeightsTakeTheirBytes(t *testing.T) {
 				}
 			}
 			if math.Abs(got["mlp.down_proj"]-tc.down) > 1e-12 || got["embed_tokens"] != tc.embed {
-				t.Errorf("down_proj %v, embedding %v; want %v, %v", got["mlp.down_proj"], got["embed_tokens"], tc.down, tc.embed)
+				t.Errorf("down_proj %v, embedding %v; want %v, %v", got["mlp.down_proj"], got["embed_tokens"], tc.down,
+					tc.embed)
 			}
 		})
 	}

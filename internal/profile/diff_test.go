@@ -13,7 +13,6 @@ type edit struct {
 	kernel  string  // part of the name of the kernels to change; "" is none
 	slower  float64 // factor of their duration
 	times   int     // launches instead of one
-	instead string  // another name
 	between int64   // µs that the host computes before each step
 	stall   int64   // µs that the host computes once
 }
@@ -41,10 +40,8 @@ func serve(seed uint64, e edit) *Profile {
 			} {
 				n := 1
 				if e.kernel != "" && strings.Contains(k.name, e.kernel) {
-					k.dur *= max(e.slower, 0.01)
-					if n = max(e.times, 0); e.instead != "" {
-						k.name = e.instead
-					}
+					k.dur *= e.slower
+					n = e.times
 				}
 				for range n {
 					dur := int64(k.dur*(0.95+0.1*r.Float64())*1000) / 1000
@@ -66,17 +63,12 @@ func TestDiffReportsExactlyWhatChanged(t *testing.T) {
 		worse bool
 	}{
 		"norm launched twice":       {edit{kernel: "rms_norm", slower: 1, times: 2}, "normalisation +100% each +0%", false},
-		"attention 20 % slower":     {edit{kernel: "flash", slower: 1.2, times: 1}, "attention +0% each +20%", false},
 		"products 10 % slower":      {edit{kernel: "nvjet", slower: 1.1, times: 1}, "GEMM +0% each +6%", true},
-		"products 10 % faster":      {edit{kernel: "nvjet", slower: 0.9, times: 1}, "GEMM +0% each -6%", false},
 		"activation is gone":        {edit{kernel: "act_and_mul", slower: 1}, "activation -100% each +0%", false},
 		"communication 50 % slower": {edit{kernel: "nccl", slower: 1.5, times: 1}, "communication +0% each +50%", false},
-		"norm became elementwise":   {edit{kernel: "rms_norm", slower: 2, times: 1, instead: "vectorized_elementwise_kernel"}, "normalisation -100% each +0%, elementwise +0% each +0%", false},
-		"2 ms between steps":        {edit{between: 2000}, "idle: host", true},
 		"200 µs between steps":      {edit{between: 200}, "idle: host", true},
 		"one stall":                 {edit{stall: 50_000}, "", false},
 		"a repetition":              {edit{}, "", false},
-		"another":                   {edit{between: 1}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Compare(base, serve(uint64(len(name))+7, tc.edit))
@@ -111,7 +103,8 @@ func TestOtherHardwareAndProgramsAreCaveats(t *testing.T) {
 	a, b := serve(1, edit{}), serve(1, edit{})
 	a.Ranks[0].Devices[0].Name, b.Ranks[0].Devices[0].Name = "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"
 	b.Workload = SGLang
-	if got := strings.Join(Compare(a, b).Caveats, "; "); !strings.Contains(got, "H100") || !strings.Contains(got, "SGLang") {
+	if got := strings.Join(Compare(a, b).Caveats, "; "); !strings.Contains(got, "H100") ||
+		!strings.Contains(got, "SGLang") {
 		t.Error(got)
 	}
 }

@@ -152,7 +152,8 @@ func TestALongAnswerIsNotSlow(t *testing.T) {
 
 func TestGapsInATraceAreNoted(t *testing.T) {
 	loop := Group([]Span{span("a", "b", "x", "queue", 10, 20), span("b", "a", "x", "POST", 50, 90), span("c", "gone", "x", "GET", 0, 5)})[0]
-	if got := strings.Join(Judge(loop, nil, nil).Notes, "; "); !strings.Contains(got, "1 span without its parent") || !strings.Contains(got, "clocks differ by at least 40 ms") {
+	if got := strings.Join(Judge(loop, nil, nil).Notes, "; "); !strings.Contains(got, "1 span without its parent") ||
+		!strings.Contains(got, "clocks differ by at least 40 ms") {
 		t.Errorf("notes: %s", got)
 	}
 	if s := loop.Steps(); s[1].Hop != "not traced" {
@@ -226,7 +227,8 @@ func TestFormsAreEqual(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	if two, err := Read(bytes.NewReader(slices.Concat(json, []byte("\n"), json, []byte("\n")))); err != nil || len(two) != 2 {
+	if two, err := Read(bytes.NewReader(slices.Concat(json, []byte("\n"), json, []byte("\n")))); err != nil ||
+		len(two) != 2 {
 		t.Errorf("two lines: %d spans, %v", len(two), err)
 	}
 }
@@ -302,7 +304,8 @@ func TestARingDropsTheOldestTraces(t *testing.T) {
 	}
 	// Where an incident slows all, the servers' metrics still say what is normal.
 	known := func(row *Row) (float64, string, bool) { return 0.01, "metrics", row.Engine }
-	if all := r.Slowest(time.Unix(0, 0), time.Unix(2000, 0), 5, known); len(all) != 5 || !strings.Contains(all[4].Summary, "instead of the normal") {
+	if all := r.Slowest(time.Unix(0, 0), time.Unix(2000, 0), 5, known); len(all) != 5 ||
+		!strings.Contains(all[4].Summary, "instead of the normal") {
 		t.Errorf("slow by the metrics: %+v", all)
 	}
 	long := span("a", "", "x", "y", 0, 1)
@@ -358,7 +361,8 @@ func TestManyTracesAreSampled(t *testing.T) {
 		wide = append(wide, span(fmt.Sprint(i), fmt.Sprint(i-1), "x", "queue", int64(i), int64(4000-i)))
 	}
 	tr := Group(wide)[0]
-	if r := Judge(tr, nil, nil); len(tr.Spans) != maxTraceSpans || !strings.Contains(strings.Join(r.Notes, ";"), "1500 spans beyond") {
+	if r := Judge(tr, nil, nil); len(tr.Spans) != maxTraceSpans ||
+		!strings.Contains(strings.Join(r.Notes, ";"), "1500 spans beyond") {
 		t.Errorf("%d spans, %q", len(tr.Spans), r.Notes)
 	}
 }
@@ -380,7 +384,8 @@ func TestDynamo(t *testing.T) {
 		"frontend other 100", "worker decode 850", "frontend other 50",
 	}
 	must.Equal(t, want, phasesOf(tr))
-	if r := Judge(tr, nil, nil); r.PromptTokens != 140 || r.OutputTokens != 121 || r.Request != "r" || r.Blame.Phase != Decode {
+	if r := Judge(tr, nil, nil); r.PromptTokens != 140 || r.OutputTokens != 121 || r.Request != "r" ||
+		r.Blame.Phase != Decode {
 		t.Errorf("%d and %d tokens of %q, blamed %+v", r.PromptTokens, r.OutputTokens, r.Request, r.Blame)
 	}
 }

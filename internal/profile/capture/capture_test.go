@@ -128,7 +128,8 @@ func TestWithoutAProfiler(t *testing.T) {
 	s := &server{noRoute: true}
 	capturing(t, s, func(t *testing.T, cfg Config) {
 		_, err := Run(t.Context(), cfg)
-		if err == nil || !strings.Contains(err.Error(), "not started with a profiler") || !strings.Contains(hint.Of(err), "--profiler-config") || s.started.Load() != 0 {
+		if err == nil || !strings.Contains(err.Error(), "not started with a profiler") ||
+			!strings.Contains(hint.Of(err), "--profiler-config") || s.started.Load() != 0 {
 			t.Errorf("%v (try: %s)", err, hint.Of(err))
 		}
 	})
@@ -192,7 +193,8 @@ func TestWays(t *testing.T) {
 		for _, w := range Ways(tc.release, "m", "/tmp/x", 20) {
 			text += strings.Join(w.Commands, "\n") + strings.Join(w.Notes, "\n") + w.Code
 		}
-		if !strings.Contains(text, tc.want) || strings.Contains(text, tc.not) || !strings.Contains(text, "nsys export") || !strings.Contains(text, "active=20") {
+		if !strings.Contains(text, tc.want) || strings.Contains(text, tc.not) ||
+			!strings.Contains(text, "nsys export") || !strings.Contains(text, "active=20") {
 			t.Errorf("%s:\n%s", tc.release, text)
 		}
 	}

@@ -29,7 +29,8 @@ func (m *maker) kernel(name string, launch, start, dur int64, graph bool) {
 	if strings.HasPrefix(name, "Memcpy") {
 		kind = profile.Memcpy
 	}
-	m.AddActivity(0, 0, 7, kind, profile.Event{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Correlation: m.corr})
+	m.AddActivity(0, 0, 7, kind, profile.Event{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)),
+		Correlation: m.corr})
 }
 
 func (m *maker) call(class profile.Class, name string, start, dur int64, corr uint32) {
@@ -243,7 +244,8 @@ func TestTheTableIsComplete(t *testing.T) {
 							t.Errorf("%s: %s is told of %s", k.ID, w, text)
 						}
 					}
-					if text += f.Tradeoff; !w.Samples() && (strings.Contains(text, "KV cache") || strings.Contains(text, "token")) {
+					if text += f.Tradeoff; !w.Samples() &&
+						(strings.Contains(text, "KV cache") || strings.Contains(text, "token")) {
 						t.Errorf("%s: %s is told of %s", k.ID, w, text)
 					}
 				}

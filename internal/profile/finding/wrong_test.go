@@ -69,7 +69,8 @@ func TestTracesThatWereMisread(t *testing.T) {
 					m.corr++
 					m.call(profile.Runtime, "cudaLaunchKernel", m.end, 500_000, m.corr)
 					m.end += 500_000
-					m.AddActivity(0, 0, 7, profile.Kernel, profile.Event{Start: 1000 * m.end, Dur: 50_000, Name: 1, Correlation: m.corr})
+					m.AddActivity(0, 0, 7, profile.Kernel, profile.Event{Start: 1000 * m.end, Dur: 50_000, Name: 1,
+						Correlation: m.corr})
 					m.end += 60
 				}
 			}
@@ -210,7 +211,8 @@ func TestTracesThatWereMisread(t *testing.T) {
 				}
 				m.corr++
 				m.end += 2000
-				m.AddActivity(0, 0, 7, profile.Kernel, profile.Event{Start: 1000 * m.end, Dur: 30_000, Name: 1, Correlation: 1 << 30})
+				m.AddActivity(0, 0, 7, profile.Kernel, profile.Event{Start: 1000 * m.end, Dur: 30_000, Name: 1,
+					Correlation: 1 << 30})
 				m.end += 40
 			}
 		}, "launch-unknown", "", []string{"lementwise"}},
@@ -238,7 +240,8 @@ func TestTracesThatWereMisread(t *testing.T) {
 				m.corr++
 				m.call(profile.Runtime, "cudaLaunchKernel", m.end, 1500, m.corr)
 				m.end += 1500
-				m.AddActivity(0, 0, 7, profile.Kernel, profile.Event{Start: 1000 * m.end, Dur: 50_000, Name: 1, Correlation: m.corr})
+				m.AddActivity(0, 0, 7, profile.Kernel, profile.Event{Start: 1000 * m.end, Dur: 50_000, Name: 1,
+					Correlation: m.corr})
 				m.end += 60
 			}
 		}, "gemm-bound", "set_float32_matmul_precision", nil},

@@ -34,7 +34,8 @@ func TestSchemas(t *testing.T) {
 		if tl.Tool != "Nsight Systems 2021.5.2" || len(tl.Partial) > 0 {
 			t.Errorf("%s: %s, partial %v", tc.name, tl.Tool, tl.Partial)
 		}
-		if h := tl.Threads[0]; tc.name != "graphs.sqlite" && (h.Calls[profile.Op].Len() != 4 || tl.Names.Text[first(h).Name] != "aten::mm") {
+		if h := tl.Threads[0]; tc.name != "graphs.sqlite" &&
+			(h.Calls[profile.Op].Len() != 4 || tl.Names.Text[first(h).Name] != "aten::mm") {
 			t.Errorf("%s: %d operators", tc.name, h.Calls[profile.Op].Len())
 		}
 		a := profile.Analyze(tl)
@@ -43,13 +44,15 @@ func TestSchemas(t *testing.T) {
 		}
 		d := a.Devices[0]
 		if d.ID != tc.device || d.Name != tc.gpu || d.KernelRuns != tc.kernels {
-			t.Errorf("%s: device %d %q with %d kernels, want %d %q %d", tc.name, d.ID, d.Name, d.KernelRuns, tc.device, tc.gpu, tc.kernels)
+			t.Errorf("%s: device %d %q with %d kernels, want %d %q %d", tc.name, d.ID, d.Name, d.KernelRuns, tc.device,
+				tc.gpu, tc.kernels)
 		}
 		if len(a.Steps) != 4 || a.Steps[0].DecodeRequests != 8 || a.Steps[3].Phase != profile.Decode {
 			t.Errorf("%s: steps %+v", tc.name, a.Steps)
 		}
 		if tc.name == "graphs.sqlite" {
-			if d.WholeGraphs != 4 || d.GraphKernels != 4 || !strings.Contains(strings.Join(a.Notes, " "), "--cuda-graph-trace=node") {
+			if d.WholeGraphs != 4 || d.GraphKernels != 4 ||
+				!strings.Contains(strings.Join(a.Notes, " "), "--cuda-graph-trace=node") {
 				t.Errorf("graphs: %d whole, %d replayed, notes %v", d.WholeGraphs, d.GraphKernels, a.Notes)
 			}
 			continue

@@ -24,8 +24,10 @@ func made(ranks int, slower int64) *profile.Profile {
 		corr, at := uint32(0), int64(1_000_000)
 		kernel := func(name string, kind profile.Kind, dur int64) {
 			corr++
-			t.AddCall(0, 1, profile.Runtime, profile.Event{Start: at + 1000, Dur: 5000, Name: t.Names.ID([]byte("cudaLaunchKernel")), Correlation: corr})
-			t.AddActivity(0, 0, 7, kind, profile.Event{Start: at + 20_000, Dur: dur, Size: 100, Name: t.Names.ID([]byte(name)), Correlation: corr})
+			t.AddCall(0, 1, profile.Runtime, profile.Event{Start: at + 1000, Dur: 5000,
+				Name: t.Names.ID([]byte("cudaLaunchKernel")), Correlation: corr})
+			t.AddActivity(0, 0, 7, kind, profile.Event{Start: at + 20_000, Dur: dur, Size: 100,
+				Name: t.Names.ID([]byte(name)), Correlation: corr})
 			at += 20_000 + dur
 		}
 		for i := range int64(30) {
@@ -34,7 +36,8 @@ func made(ranks int, slower int64) *profile.Profile {
 				note = "execute_context_1(400)_generation_8(8)"
 			}
 			t.AddCall(0, 1, profile.Annotation, profile.Event{Start: at, Dur: 200_000, Name: t.Names.ID([]byte(note))})
-			t.AddCall(0, 1, profile.Op, profile.Event{Start: at, Dur: 30_000, Name: t.Names.ID([]byte("aten::<script>alert(1)</script>"))})
+			t.AddCall(0, 1, profile.Op, profile.Event{Start: at, Dur: 30_000,
+				Name: t.Names.ID([]byte("aten::<script>alert(1)</script>"))})
 			kernel("sgemm<script>", profile.Kernel, 100_000+i%3*1000+slower)
 			kernel("flash_fwd_kernel", profile.Kernel, 60_000)
 			kernel("ncclDevKernel_AllReduce", profile.Kernel, 20_000+int64(rank)*9000)
@@ -105,7 +108,8 @@ func TestTextOfNothing(t *testing.T) {
 	tl.Close()
 	p := profile.Combine([]*profile.Analysis{profile.Analyze(tl)})
 	var b bytes.Buffer
-	if err := Text(&b, p, judged(p), true, render.Options{}); err != nil || !strings.HasPrefix(b.String(), "no-activity") {
+	if err := Text(&b, p, judged(p), true, render.Options{}); err != nil ||
+		!strings.HasPrefix(b.String(), "no-activity") {
 		t.Errorf("%v %s", err, b.String())
 	}
 	if err := JSON(&b, p, judged(p)); err != nil {
@@ -150,10 +154,13 @@ func TestJSON(t *testing.T) {
 	for _, g := range out.Groups {
 		sum += g.Share
 	}
-	if out.Schema != Schema || len(out.Partial) != 1 || out.Verdict.ID == "" || sum < 0.999 || sum > 1.001 || len(out.Devices) != 2 || out.Steps["decode"].Count != 48 || out.Attention <= 0 || out.GEMM <= 0 || out.Comm <= 0 {
+	if out.Schema != Schema || len(out.Partial) != 1 || out.Verdict.ID == "" || sum < 0.999 || sum > 1.001 ||
+		len(out.Devices) != 2 || out.Steps["decode"].Count != 48 || out.Attention <= 0 || out.GEMM <= 0 ||
+		out.Comm <= 0 {
 		t.Errorf("%+v, sum %v", out, sum)
 	}
-	if len(out.Findings) != len(finding.Kinds()) || out.Findings[0].Status != "firing" || out.Findings[0].Runbook != "docs/pathologies/slow-decode.md" || len(out.Findings[0].Evidence) == 0 {
+	if len(out.Findings) != len(finding.Kinds()) || out.Findings[0].Status != "firing" ||
+		out.Findings[0].Runbook != "docs/pathologies/slow-decode.md" || len(out.Findings[0].Evidence) == 0 {
 		t.Errorf("%+v", out.Findings)
 	}
 }
@@ -197,7 +204,8 @@ func TestDiff(t *testing.T) {
 			Schema, Verdict, Per string
 			Groups               []map[string]any
 		}
-		if err := json.Unmarshal(j.Bytes(), &out); err != nil || out.Schema != DiffSchema || out.Per != "decode step" || len(out.Groups) == 0 {
+		if err := json.Unmarshal(j.Bytes(), &out); err != nil || out.Schema != DiffSchema || out.Per != "decode step" ||
+			len(out.Groups) == 0 {
 			t.Errorf("%v %+v", err, out)
 		}
 	}

@@ -46,7 +46,8 @@ func TestReadsAKernelWithItsLaunch(t *testing.T) {
 	tl := read(t, trace(aKernel, aLaunch))
 	s, a := onlyActivity(t, tl)
 	want := profile.Event{Start: 1712195495505583125, Dur: 4928, Name: a.Name, Correlation: 42}
-	if a != want || s.Device != 1 || s.ID != 20 || tl.Names.Text[a.Name] != "gemm" || tl.Events != 2 || len(tl.Partial) > 0 {
+	if a != want || s.Device != 1 || s.ID != 20 || tl.Names.Text[a.Name] != "gemm" || tl.Events != 2 ||
+		len(tl.Partial) > 0 {
 		t.Errorf("%+v on %d/%d, want %+v; partial %v", a, s.Device, s.ID, want, tl.Partial)
 	}
 }
@@ -67,7 +68,8 @@ func TestEveryFormOfAnEventIsRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tl := read(t, text)
 			s, a := onlyActivity(t, tl)
-			if a.Start != 1712195495505583125 || a.Dur != 4928 || s.Device != 1 || s.ID != 20 || tl.Names.Text[a.Name] != "gemm" {
+			if a.Start != 1712195495505583125 || a.Dur != 4928 || s.Device != 1 || s.ID != 20 ||
+				tl.Names.Text[a.Name] != "gemm" {
 				t.Errorf("%+v %q on %d/%d", a, tl.Names.Text[a.Name], s.Device, s.ID)
 			}
 		})
@@ -186,7 +188,8 @@ func TestALongTraceKeepsItsBeginning(t *testing.T) {
 	tl, err := Read(t.Context(), strings.NewReader(b.String()+"]"), "long", 1000)
 	must.Succeed(t, err)
 	held := tl.Streams[0].Activities[profile.Kernel].Len()
-	if held > 1000 || held < 250 || tl.Dropped[""] != int64(n-held) || !strings.Contains(strings.Join(tl.Partial, ""), "only the first") {
+	if held > 1000 || held < 250 || tl.Dropped[""] != int64(n-held) ||
+		!strings.Contains(strings.Join(tl.Partial, ""), "only the first") {
 		t.Errorf("held %d, dropped %d of %d: %v", held, tl.Dropped[""], n, tl.Partial)
 	}
 	a := profile.Analyze(tl)
@@ -198,7 +201,8 @@ func TestALongTraceKeepsItsBeginning(t *testing.T) {
 func TestEventsThatBeginAtOneTimeStopAtTheLimit(t *testing.T) {
 	text := "[" + strings.Repeat(`{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":1},`, 20_000) + "]"
 	tl, err := Read(t.Context(), strings.NewReader(text), "x", 1000)
-	if err != nil || tl.Streams[0].Activities[profile.Kernel].Len() != 1000 || tl.Dropped[""] != 19_000 || len(tl.Partial) == 0 {
+	if err != nil || tl.Streams[0].Activities[profile.Kernel].Len() != 1000 || tl.Dropped[""] != 19_000 ||
+		len(tl.Partial) == 0 {
 		t.Errorf("%v: %+v %v", err, tl.Dropped, tl.Partial)
 	}
 }
@@ -259,7 +263,8 @@ func TestCosts(t *testing.T) {
 		"another order": {"aten::cudnn_convolution", `{"Input Dims":[[8,3,224,224],[64,3,7,7]],"Concrete Inputs":["","","1","[2]"]}`, 0, 0, ""},
 		"no heads":      {"aten::_flash_attention_forward", `{"Input Dims":[[200,16,64],[300,16,64]]}`, 0, 0, ""},
 	} {
-		if s := costOf(tc.op, readInputs([]byte(tc.args))); s.Flops != tc.flops || s.Bytes != tc.bytes || s.Dims != tc.dims {
+		if s := costOf(tc.op, readInputs([]byte(tc.args))); s.Flops != tc.flops || s.Bytes != tc.bytes ||
+			s.Dims != tc.dims {
 			t.Errorf("%s: %+v, want %g operations, %g bytes, %q", name, s, tc.flops, tc.bytes, tc.dims)
 		}
 	}

@@ -67,7 +67,8 @@ func TestReadsEveryFormOfATrace(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if got := strings.Join(tl.Partial, ";"); !strings.Contains(got, tc.partial) || tc.partial == "" && name != "bad.gz" && got != "" {
+		if got := strings.Join(tl.Partial, ";"); !strings.Contains(got, tc.partial) ||
+			tc.partial == "" && name != "bad.gz" && got != "" {
 			t.Errorf("%s: partial %q, want %q", name, got, tc.partial)
 		}
 		if tc.partial == "" && tl.Events != 20_001 {
@@ -93,7 +94,8 @@ func TestADecompressionBombIsNotUnpacked(t *testing.T) {
 		t.Errorf("%v %+v", err, tl)
 	}
 	bomb = zipped(t, io.LimitReader(spaces{}, 80<<20))
-	if _, err := Read(t.Context(), write(t, "bomb.json.gz", bomb), 0); err == nil || !strings.Contains(err.Error(), "unpacks to more than") {
+	if _, err := Read(t.Context(), write(t, "bomb.json.gz", bomb), 0); err == nil ||
+		!strings.Contains(err.Error(), "unpacks to more than") {
 		t.Errorf("%v", err)
 	}
 }
@@ -141,7 +143,8 @@ func TestStdin(t *testing.T) {
 			t.Fatalf("%v %v", paths, err)
 		}
 		tl, err := Read(t.Context(), paths[0], 0)
-		if tc.want == "" && (err != nil || tl.Events != 1) || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+		if tc.want == "" && (err != nil || tl.Events != 1) ||
+			tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: %v %v", name, tl, err)
 		}
 	}

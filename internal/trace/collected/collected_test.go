@@ -56,12 +56,14 @@ func TestFetch(t *testing.T) {
 		"Tempo at a path": answering(t, "/tempo/api/traces/"+id, "application/protobuf", 200, tempo) + "/tempo/",
 		"Jaeger":          answering(t, "/api/traces/"+id, "application/json", 200, jaeger),
 	} {
-		if spans, report, err := collected.Fetch(t.Context(), base, id, config.DefaultHTTPClientConfig); err != nil || report != nil || len(spans) != 1 || spans[0].Trace != id {
+		if spans, report, err := collected.Fetch(t.Context(), base, id, config.DefaultHTTPClientConfig); err != nil ||
+			report != nil || len(spans) != 1 || spans[0].Trace != id {
 			t.Errorf("%s: %+v, %v, %v", name, spans, report, err)
 		}
 	}
 	own := answering(t, "/api/v1/traces/"+id, "application/json", 200, []byte(`{"schema":"sixty.trace/v1","trace_id":"`+id+`","rows":[]}`))
-	if spans, report, err := collected.Fetch(t.Context(), own, id, config.DefaultHTTPClientConfig); err != nil || spans != nil || report == nil || report.ID != id {
+	if spans, report, err := collected.Fetch(t.Context(), own, id, config.DefaultHTTPClientConfig); err != nil ||
+		spans != nil || report == nil || report.ID != id {
 		t.Errorf("sixty serve: %+v, %+v, %v", spans, report, err)
 	}
 	for name, tc := range map[string]struct{ base, want, way string }{
@@ -83,7 +85,8 @@ func TestFetch(t *testing.T) {
 func TestReadsFilesOfTheCollector(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	must.Succeed(t, os.WriteFile(empty, nil, 0o600))
-	if _, err := collected.Files([]string{empty}); err == nil || !strings.Contains(err.Error(), empty) || hint.Of(err) == "" {
+	if _, err := collected.Files([]string{empty}); err == nil || !strings.Contains(err.Error(), empty) ||
+		hint.Of(err) == "" {
 		t.Errorf("an empty file: %v", err)
 	}
 	if spans, err := collected.Files([]string{"../../../testdata/traces/slow.otlp"}); err != nil || len(spans) < 100 {

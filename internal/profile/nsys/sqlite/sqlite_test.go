@@ -122,7 +122,8 @@ func TestEverySerialTypeIsRead(t *testing.T) {
 		{"\x01", Value{Null: true}, nil},
 	} {
 		s := &scanner{rowid: -1, wanted: []slot{{}}, values: make([]Value, 1)}
-		if err := s.readRecord([]byte(tc.record), 0); !errors.Is(err, tc.err) || err == nil && !reflect.DeepEqual(s.values[0], tc.want) {
+		if err := s.readRecord([]byte(tc.record), 0); !errors.Is(err, tc.err) ||
+			err == nil && !reflect.DeepEqual(s.values[0], tc.want) {
 			t.Errorf("%x: %+v, %v", tc.record, s.values[0], err)
 		}
 	}

@@ -190,7 +190,7 @@ func (s *Simulation) replayPresent(ctx context.Context) (*perfmodel.Prediction, 
 // outsideEngine returns the mean time from arrival to first token outside queue and prefill, in seconds. This is the
 // API server's time with its stalls. Without metrics of queue and prefill it is the whole time to first token.
 func outsideEngine(m *workload.Measured) float64 {
-	sum := perfmodel.Waits(perfmodel.IntervalsOf(m))
+	sum := perfmodel.SumWaits(perfmodel.UsableIntervals(m))
 	out := sum.TTFTSum / max(sum.FirstTokens, 1)
 	if sum.QueueCount > 0 && sum.PrefillCount > 0 {
 		out -= sum.QueueSum/sum.QueueCount + sum.PrefillSum/sum.PrefillCount

@@ -202,7 +202,7 @@ func (x *shape) newConfig(l *perfmodel.Ledger, k Knobs) (sim.Config, error) {
 		settings[flag] = engine.Setting{Value: fmt.Sprint(v), Source: "the search"}
 	}
 	settings.Merge(x.offer.Args)
-	e, err := perfmodel.Config(l.Settings.Release, settings, nil)
+	e, err := perfmodel.NewEngine(l.Settings.Release, settings, nil)
 	if err != nil {
 		return sim.Config{}, err
 	}

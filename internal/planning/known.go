@@ -68,14 +68,14 @@ func (k *Known) collectEvidence(
 	c engine.Config, l *perfmodel.Ledger, meanTokens float64,
 ) (e perfmodel.Evidence, skipped string, err error) {
 	if k.Seen != nil || k.LoadTest != nil {
-		observed, err := perfmodel.Config(k.Release, c, k.gpuSheet())
+		observed, err := perfmodel.NewEngine(k.Release, c, k.gpuSheet())
 		if err != nil {
 			return e, "", err
 		}
 		e.Config = observed.Config
 	}
 	if k.Seen != nil {
-		e.Scrapes, e.ScrapesFrom = perfmodel.IntervalsOf(k.Seen), k.Seen.Source
+		e.Scrapes, e.ScrapesFrom = perfmodel.UsableIntervals(k.Seen), k.Seen.Source
 	}
 	if k.LoadTest != nil {
 		test, err := perfmodel.ReadLoadTest(k.LoadTest, e.Config.BlockSize)

@@ -144,7 +144,7 @@ const (
 
 // limitedConfig returns a configuration that is small enough to simulate quickly.
 func limitedConfig(release engine.Release, known engine.Config) (*perfmodel.Engine, error) {
-	e, err := perfmodel.Config(release, known, nil)
+	e, err := perfmodel.NewEngine(release, known, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +273,7 @@ const mostSlower = 1.25
 // fitSteps fits step times, with perPreemption recomputed tokens after each preemption. Without these the fit would
 // assign their time to other work.
 func (p *predictor) fitSteps(fleet *workload.Measured, perPreemption float64) error {
-	scrapes := perfmodel.IntervalsOf(fleet)
+	scrapes := perfmodel.UsableIntervals(fleet)
 	for i := range scrapes {
 		v := &scrapes[i]
 		if v.Preempted > 0 {

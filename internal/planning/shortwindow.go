@@ -48,7 +48,7 @@ func shortWindow(e perfmodel.Evidence) (*perfmodel.Calibration, error) {
 		var best *perfmodel.Fit
 		for _, knee := range priorKnees {
 			prior := perfmodel.Rough(sim.StepCost{Base: share * typical, Knee: knee})
-			fit, err := perfmodel.FromScrapes(e.Config, e.Scrapes, &prior, e.Check)
+			fit, err := perfmodel.FitScrapes(e.Config, e.Scrapes, &prior, e.Check)
 			if err != nil {
 				return nil, err
 			}

@@ -213,7 +213,7 @@ func (s *Simulation) prepareVariant(ctx context.Context, v *Variant) (err error)
 // setDeployment sets a variant's configuration.
 func (s *Simulation) setDeployment(v *Variant) (err error) {
 	v.Known = s.knownConfig()
-	if v.Engine, err = perfmodel.Config(s.Release, v.Known, s.gpuSheet()); err != nil {
+	if v.Engine, err = perfmodel.NewEngine(s.Release, v.Known, s.gpuSheet()); err != nil {
 		return err
 	}
 	if s.fromLedger != nil && v.Known[engine.NumBlocks].Source == s.fromLedger[engine.NumBlocks].Source &&

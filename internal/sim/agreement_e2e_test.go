@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// TestEveryStepEqualsTheInstalledVLLMs drives the scheduler classes of the
-// vLLM installation in $SIXTY_VLLM, a directory with venv/ and model/. To
-// refresh the committed answers, for a release that the model follows:
+// TestEveryStepEqualsTheInstalledVLLMs drives the scheduler classes of the vLLM installation in $SIXTY_VLLM, a
+// directory with venv/ and model/. To refresh the committed answers, for a release that the model follows:
 //
 //	$SIXTY_VLLM/venv/bin/python internal/sim/testdata/drive_vllm.py $SIXTY_VLLM/model | gzip -9n > internal/sim/testdata/vllm-0.23.0.json.gz
 func TestEveryStepEqualsTheInstalledVLLMs(t *testing.T) {
@@ -24,7 +23,8 @@ func TestEveryStepEqualsTheInstalledVLLMs(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	drive := exec.CommandContext(ctx, filepath.Join(dir, "venv/bin/python"), "testdata/drive_vllm.py", filepath.Join(dir, "model"))
+	drive := exec.CommandContext(ctx, filepath.Join(dir, "venv/bin/python"), "testdata/drive_vllm.py",
+		filepath.Join(dir, "model"))
 	var stderr bytes.Buffer
 	drive.Stderr = &stderr
 	out, err := drive.Output()

@@ -14,8 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// A script is what testdata/drive_vllm.py did to vLLM's scheduler classes and
-// what they answered, batch by batch.
+// A script is what testdata/drive_vllm.py did to vLLM's scheduler classes and what they answered, batch by batch.
 type script struct {
 	Name   string `json:"name"`
 	Config struct {
@@ -75,8 +74,8 @@ func TestEveryStepEqualsVLLMs(t *testing.T) {
 	compareScripts(t, readScripts(t, z))
 }
 
-// compareScripts replays scripts and compares batch by batch. It fails when the
-// scripts leave out what they are there for.
+// compareScripts replays scripts and compares batch by batch. It fails when the scripts leave out what they are there
+// for.
 func compareScripts(t *testing.T, scripts []script) {
 	var steps, preemptions, hits int
 	for _, s := range scripts {

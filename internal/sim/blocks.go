@@ -1,11 +1,10 @@
 package sim
 
-// blockPool is the KV cache: blocks with reference counts, a free list in order of eviction, and an
-// index of full blocks by the hash of their content (v1/core/block_pool.py@v0.23.0). A free block
-// keeps its content, and can be hit, until it is handed out again. Two blocks may hold the same
-// content, because a block that becomes full is not merged with an older one; a lookup finds the
-// oldest. Most content belongs to one request only and is not in the index: the request remembers
-// its own blocks (request.kept).
+// A blockPool is the KV cache: blocks with reference counts, a free list in order of eviction, and an index of full
+// blocks by the hash of their content (v1/core/block_pool.py@v0.23.0). A free block keeps its content, and can be hit,
+// until it is allocated again. Two blocks may hold the same content, because a block that becomes full is not merged
+// with an older one; a lookup finds the oldest. Most content belongs to one request only and is not in the index: the
+// request keeps a list of its own blocks (request.kept).
 type blockPool struct {
 	ref        []int32
 	hashOf     []uint64 // 0: not cached
@@ -34,8 +33,7 @@ func newBlockPool(size int) *blockPool {
 	return p
 }
 
-// allocateBlock hands out the free block that is first to be evicted. The caller has
-// checked that there is one.
+// allocateBlock allocates the free block that is first to be evicted. The caller has checked that there is one.
 func (p *blockPool) allocateBlock() int32 {
 	b := p.next[0]
 	p.unlinkFree(b)
@@ -52,8 +50,8 @@ func (p *blockPool) referenceBlock(b int32) {
 	p.ref[b]++
 }
 
-// releaseBlocks drops a request's references, last block first, so that the end of a
-// sequence is evicted before its beginning.
+// releaseBlocks drops a request's references, last block first, so that the end of a sequence is evicted before its
+// beginning.
 func (p *blockPool) releaseBlocks(blocks []int32) {
 	for i := len(blocks) - 1; i >= 0; i-- {
 		b := blocks[i]
@@ -72,7 +70,7 @@ func (p *blockPool) unlinkFree(b int32) {
 	p.freeCount--
 }
 
-// storeHash makes a full block findable.
+// storeHash adds a full block to the index.
 func (p *blockPool) storeHash(b int32, hash uint64) {
 	p.hashOf[b] = hash
 	if hash >= privateHash {
@@ -89,6 +87,7 @@ func (p *blockPool) storeHash(b int32, hash uint64) {
 	p.dupNext[b], p.dupPrev[oldest] = oldest, b
 }
 
+// evictBlock removes a block's content from the index.
 func (p *blockPool) evictBlock(b int32) {
 	hash := p.hashOf[b]
 	if hash == 0 {

@@ -10,8 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
-// Policy is the order of the waiting queue and the choice of preemption
-// victims (vllm serve --scheduling-policy).
+// Policy is the order of the waiting queue and the choice of preemption victims (vllm serve --scheduling-policy).
 type Policy uint8
 
 const (
@@ -27,18 +26,16 @@ func (p Policy) String() string {
 	return "fcfs"
 }
 
-// Config is the configuration of one engine (one data-parallel rank). Field
-// comments name vLLM's flag. A Config is a value: New validates it and nothing
-// modifies it afterwards.
+// Config is the configuration of one engine (one data-parallel rank). Field comments name vLLM's flag. A Config is a
+// value: New validates it and nothing modifies it afterwards.
 type Config struct {
 	MaxNumSeqs          int // --max-num-seqs
 	MaxNumBatchedTokens int // --max-num-batched-tokens: token budget of a step
 	MaxModelLen         int // --max-model-len: prompt plus output, in tokens
 
-	// BlockSize is the tokens of a KV block (--block-size). NumBlocks is the
-	// blocks of the pool as vllm:cache_config_info reports num_gpu_blocks. One of
-	// them is a placeholder that no request gets (v1/core/block_pool.py@v0.23.0,
-	// null_block).
+	// BlockSize is the tokens of a KV block (--block-size). NumBlocks is the blocks of the pool as
+	// vllm:cache_config_info reports num_gpu_blocks. One of them is a placeholder that no request gets
+	// (v1/core/block_pool.py@v0.23.0, null_block).
 	BlockSize, NumBlocks int
 
 	ChunkedPrefill            bool   // --enable-chunked-prefill
@@ -47,28 +44,25 @@ type Config struct {
 	Policy                    Policy // --scheduling-policy
 	AsyncScheduling           bool   // --async-scheduling: schedule one step ahead
 
-	// ReserveFullPrompt admits a request only when its whole sequence fits in
-	// free blocks, not just its first chunk (scheduler_reserve_full_isl).
+	// ReserveFullPrompt admits a request only when its whole sequence fits in free blocks, not just its first chunk
+	// (scheduler_reserve_full_isl).
 	ReserveFullPrompt bool
 
-	// Watermark is the share of NumBlocks left free by the admission of a
-	// waiting request while others run (--watermark, 0.24 and later).
+	// Watermark is the share of NumBlocks left free by the admission of a waiting request while others run
+	// (--watermark, 0.24 and later).
 	Watermark float64
 
-	// MaxQueuedRequests and MaxQueuedTokens reject arrivals with HTTP 503 (0.29
-	// and later): at that many requests waiting or running, or prompt tokens of
-	// requests without a first token. 0 is no limit. vLLM enforces them in its API
-	// server, over all data-parallel ranks together; here they hold for each.
+	// MaxQueuedRequests and MaxQueuedTokens reject arrivals with HTTP 503 (0.29 and later): at that many requests
+	// waiting or running, or prompt tokens of requests without a first token. 0 is no limit. vLLM enforces them in its
+	// API server, over all data-parallel ranks together; here they hold for each.
 	MaxQueuedRequests, MaxQueuedTokens int
 }
 
-// Defaults returns the scheduler rules of a vLLM release such as "0.23.0", with
-// the limits that vllm serve uses on a GPU of less than 70 GiB (2048 tokens, 256
-// sequences; engine/arg_utils.py, get_batch_defaults). The caller sets
+// Defaults returns the scheduler rules of a vLLM release such as "0.23.0", with the limits that vllm serve uses on a
+// GPU of less than 70 GiB (2048 tokens, 256 sequences; engine/arg_utils.py, get_batch_defaults). The caller sets
 // MaxModelLen and NumBlocks, which depend on model and memory.
 //
-// Releases differ in asynchronous scheduling and in the reservation of the full
-// prompt.
+// Releases differ in asynchronous scheduling and in the reservation of the full prompt.
 func Defaults(release engine.Release) (Config, error) {
 	if !release.Valid() {
 		return Config{}, fmt.Errorf("vLLM release %q: want a form like 0.23.0", release)
@@ -116,19 +110,19 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Tokens is the number of tokens that requests can hold: the capacity behind the KV cache usage and
-// behind every computation.
+// Tokens is the number of tokens that requests can hold: the capacity behind the KV cache usage and behind every
+// computation.
 func (c Config) Tokens() int { return c.usableBlocks() * c.BlockSize }
 
-// CacheSize is the KV cache in tokens as a server logs it and reports it in
-// kv_cache_size_tokens, with the placeholder: the number to show to people.
+// CacheSize is the KV cache in tokens as a server logs it and reports it in kv_cache_size_tokens, with the placeholder:
+// the number to show to people.
 func (c Config) CacheSize() int { return c.NumBlocks * c.BlockSize }
 
 // usableBlocks is the blocks that requests can hold.
 func (c Config) usableBlocks() int { return c.NumBlocks - 1 }
 
-// Fits reports whether a request that has the engine to itself could end. If not, it would wait
-// forever, as vLLM lets it.
+// Fits reports whether a request that has the engine to itself could end. If not, it would wait forever, as vLLM lets
+// it.
 func (c Config) Fits(prompt, output int) bool {
 	slots := min(prompt+output, c.MaxModelLen) - 1 // the last token needs no slot
 	return blocksFor(slots, c.BlockSize) <= c.usableBlocks()
@@ -142,14 +136,13 @@ type Request struct {
 	PromptTokens int
 	OutputTokens int // tokens it will generate
 
-	// MaxTokens is the limit that the client asked for; 0 means OutputTokens. When
-	// it is larger, the request ends by a stop token, which asynchronous
-	// scheduling learns one step late.
+	// MaxTokens is the limit that the client asked for; 0 means OutputTokens. When it is larger, the request ends by a
+	// stop token, which asynchronous scheduling learns one step late.
 	MaxTokens int
 
-	// After is the number, from 1, of an earlier request in the list that this one follows, as a
-	// turn follows the last turn of a conversation. The request comes a Pause after the end of that
-	// one, but not before Arrival. 0: the request comes at Arrival.
+	// After is the number, from 1, of an earlier request in the list that this one follows, as a turn follows the last
+	// turn of a conversation. The request comes a Pause after the end of that one, but not before Arrival. 0: the
+	// request comes at Arrival.
 	After int
 	Pause time.Duration
 
@@ -157,10 +150,9 @@ type Request struct {
 	CancelAfter time.Duration // after arrival the client leaves; 0: never
 	Unanswered  bool          // the client leaves only if it has no token then
 
-	// Blocks identifies the content of the request's leading full blocks, prompt and then output,
-	// by one hash of the whole prefix per block. The prefix cache can serve a block from another
-	// request with the same value. Blocks beyond the end of the list match no other request. See
-	// SharedPrefix.
+	// Blocks identifies the content of the request's leading full blocks, prompt and then output, by one hash of the
+	// whole prefix per block. The prefix cache can serve a block from another request with the same value. Blocks
+	// beyond the end of the list match no other request. See SharedPrefix.
 	Blocks []uint64
 }
 

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Work counts what model executions did. It is additive: the work of a request's prefill, of a
-// scrape interval or of a whole run is the sum over its steps. A duration is therefore linear in
-// Work, and StepCost can be fitted to any of these sums.
+// Work counts what model executions did. It is additive: the work of a request's prefill, of a scrape interval or of a
+// whole run is the sum over its steps. A duration is therefore linear in Work, and StepCost can be fitted to any of
+// these sums.
 type Work struct {
 	Steps    int64 // model executions
 	Mixed    int64 // executions with prefill: no full CUDA graph covers them
@@ -18,7 +18,7 @@ type Work struct {
 	Excess   int64 // tokens beyond StepCost.Knee, step by step
 	KVTokens int64 // context tokens whose keys and values attention read
 	Pairs    int64 // query-key pairs of prefill attention
-	Experts  int64 // millionths of all experts, as read by each step, summed over steps
+	Experts  int64 // the share of all experts that a step reads, in millionths, summed over steps
 }
 
 // Add adds o to w.
@@ -47,7 +47,7 @@ func (w Work) Sub(o Work) Work {
 	}
 }
 
-// raiseTo keeps the largest step.
+// raiseTo raises the largest step's numbers to those of a step.
 func (w *Work) raiseTo(step Work) {
 	w.Seqs = max(w.Seqs, step.Seqs)
 	w.Tokens = max(w.Tokens, step.Tokens)
@@ -65,12 +65,10 @@ func (w *Work) addTokens(n, computed int) {
 	}
 }
 
-// StepCost is the duration of a step as a physical model, in seconds per unit
-// of Work. Package calibrate fits it.
+// StepCost is the duration of a step as a physical model, in seconds per unit of Work. Package perfmodel fits it.
 //
-// Up to Knee tokens a step is bound by reading the weights, whose time is part
-// of Base, and the arithmetic hides behind it; beyond, each token costs its
-// arithmetic (the roofline of Williams, Waterman and Patterson, 2009).
+// Up to Knee tokens a step takes as long as reading the weights, which is part of Base, and the arithmetic overlaps
+// with it. Beyond, each token costs its arithmetic (the roofline of Williams, Waterman and Patterson, 2009).
 type StepCost struct {
 	Base     float64 `json:"base"`      // every step: launch, sampling, reading the weights
 	Mixed    float64 `json:"mixed"`     // additionally, a step with prefill
@@ -80,8 +78,8 @@ type StepCost struct {
 	PerPair  float64 `json:"per_pair"`  // every query-key pair of prefill
 	Knee     int     `json:"knee"`      // tokens
 
-	// Experts is the time to read all experts of a mixture. A token uses ExpertShare of all; a
-	// step reads the experts that any of its tokens uses.
+	// Experts is the time to read all experts of a mixture. A token uses ExpertShare of all; a step reads the experts
+	// that any of its tokens uses.
 	Experts     float64 `json:"experts,omitempty"`
 	ExpertShare float64 `json:"expert_share,omitempty"`
 }
@@ -96,8 +94,8 @@ func (c StepCost) Seconds(w Work) float64 {
 // TouchedShare is the share of the experts that this many tokens use, each choosing on its own.
 func (c StepCost) TouchedShare(tokens float64) float64 { return 1 - math.Pow(1-c.ExpertShare, tokens) }
 
-// Fold moves the experts that a step of this many tokens reads into the base. The cost is then
-// linear in all work but Excess, for such steps.
+// Fold moves the experts that a step of this many tokens reads into the base. The cost is then linear in all work but
+// Excess, for such steps.
 func (c StepCost) Fold(tokens float64) StepCost {
 	c.Base += c.Experts * c.TouchedShare(tokens)
 	c.Experts, c.ExpertShare = 0, 0
@@ -127,7 +125,7 @@ const longestStep = 1e6
 // timeStep returns the duration of one step and completes its work.
 func (c StepCost) timeStep(w *Work) time.Duration { return c.timeStepAmong(w, w.Tokens) }
 
-// timeStepAmong is timeStep for experts that serve this many tokens, including other ranks'.
+// timeStepAmong is timeStep for experts that serve this many tokens, including those of other ranks.
 func (c StepCost) timeStepAmong(w *Work, tokens int64) time.Duration {
 	w.Steps = 1
 	w.Excess = max(0, w.Tokens-int64(c.Knee))

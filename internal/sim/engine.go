@@ -9,17 +9,16 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Reasons for which Add refuses a request. vLLM answers HTTP 503 to a full queue and 400 to a
-// prompt that is too long; a request that never fits it would queue for ever.
+// Reasons for which Add refuses a request. vLLM answers HTTP 503 if the queue is full, and 400 if the prompt is too
+// long. It would queue a request that never fits for ever.
 var (
 	ErrQueueFull     = errors.New("queue is full")
 	ErrPromptTooLong = errors.New("prompt leaves no room below max-model-len")
 	ErrNeverFits     = errors.New("request is larger than the KV cache")
 )
 
-// A RequestResult is what happened to one request. Times are offsets from the
-// beginning of the simulation and mean something only where the outcome implies
-// that the event happened.
+// A RequestResult is what happened to one request. Times are offsets from the beginning of the simulation. A time is
+// valid only if the outcome implies that its event happened.
 type RequestResult struct {
 	Arrival    time.Duration
 	Scheduled  time.Duration // first scheduled
@@ -36,8 +35,8 @@ type RequestResult struct {
 	Replica      int           // index of the engine that served it
 	Frontend     time.Duration // from arrival to the arrival at the engine
 
-	// The engine's Work, since its beginning, when the request was first scheduled, had its first
-	// token and had its last one. Differences are the work that the request waited for.
+	// The engine's Work, since its beginning, when the request was first scheduled, had its first token and had its
+	// last one. Differences are the work that the request waited for.
 	WorkAtScheduled, WorkAtFirst, WorkAtLast Work
 }
 
@@ -50,8 +49,7 @@ func (r *RequestResult) Queue() time.Duration { return r.Scheduled - r.Arrival -
 // E2E is the time from arrival to the last token.
 func (r *RequestResult) E2E() time.Duration { return r.Finish - r.Arrival }
 
-// TPOT is the mean time per output token after the first, and 0 for a request
-// with one token.
+// TPOT is the mean time per output token after the first, and 0 for a request with one token.
 func (r *RequestResult) TPOT() time.Duration {
 	if r.OutputTokens < 2 {
 		return 0
@@ -59,7 +57,7 @@ func (r *RequestResult) TPOT() time.Duration {
 	return (r.LastToken - r.FirstToken) / time.Duration(r.OutputTokens-1)
 }
 
-// Outcome says how a request ended.
+// An Outcome says how a request ended.
 type Outcome uint8
 
 const (
@@ -80,6 +78,7 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
+// A state is a request's place in the engine.
 type state uint8
 
 const (
@@ -89,9 +88,8 @@ const (
 	ended
 )
 
-// request is a request inside an engine. tokens, computed and placeholders are
-// vLLM's num_tokens, num_computed_tokens and num_output_placeholders
-// (v1/request.py@v0.23.0).
+// A request is a Request inside an engine. tokens, computed and placeholders are vLLM's num_tokens, num_computed_tokens
+// and num_output_placeholders (v1/request.py@v0.23.0).
 type request struct {
 	id, priority int
 	arrival      time.Duration
@@ -105,9 +103,9 @@ type request struct {
 	computed     int // tokens whose keys and values are, or are being, computed
 	placeholders int // output tokens scheduled and not yet delivered
 	blocks       []int32
-	cached       int // leading blocks that others can find
-	found        int // leading blocks found in the prefix cache at the last admission
-	kept         []keptBlocks
+	cached       int          // leading blocks that others can find
+	found        int          // leading blocks found in the prefix cache at the last admission
+	kept         []keptBlocks // from before preemptions, the oldest first
 
 	result RequestResult
 }
@@ -125,25 +123,25 @@ func (r *request) ComesBefore(o *request) bool {
 
 func (r *request) generatedTokens() int { return r.tokens - r.prompt }
 
-// keptBlocks are blocks that a request had when it was preempted, beginning with block number
-// firstIndex. They can serve the request again while they still hold its content.
+// keptBlocks are blocks that a request had when it was preempted, beginning with block number firstIndex. They can
+// serve the request again while they still hold its content.
 type keptBlocks struct {
 	firstIndex int
 	blocks     []int32
 }
 
-// rememberBlocks remembers the blocks of a request that is preempted, except those that the prefix
-// cache had at its admission. Older blocks come first, because a lookup finds the oldest. Blocks
-// that were evicted are forgotten, since they may have been used again.
+// rememberBlocks adds the blocks of a request that is preempted to kept, except those that the prefix cache had at its
+// admission. Older blocks come first, because a lookup finds the oldest. Blocks that were evicted are dropped, since
+// they may hold other content.
 func (r *request) rememberBlocks(p *blockPool) {
 	fresh := keptBlocks{r.found, slices.Clone(r.blocks[min(r.found, len(r.blocks)):])}
 	r.kept = slices.DeleteFunc(r.kept, func(k keptBlocks) bool {
 		left := false
 		for i, b := range k.blocks {
 			at := k.firstIndex + i
-			again := at >= fresh.firstIndex && at < len(r.blocks) && r.blocks[at] == b
-			if again || p.hashOf[b] != r.blockHash(at) {
-				k.blocks[i] = 0 // the placeholder, which holds nothing
+			inFresh := at >= fresh.firstIndex && at < len(r.blocks) && r.blocks[at] == b
+			if inFresh || p.hashOf[b] != r.blockHash(at) {
+				k.blocks[i] = 0 // the placeholder, which has no content
 			} else {
 				left = true
 			}
@@ -163,8 +161,8 @@ func (r *request) findOwnBlock(p *blockPool, at int) (int32, bool) {
 	return 0, false
 }
 
-// blockHash returns the content hash of block i: the request's own where it is
-// given, else one that no other request has.
+// blockHash returns the content hash of block i: the given one or, beyond the end of these, one that no other request
+// has.
 func (r *request) blockHash(i int) uint64 {
 	if i < len(r.hashes) {
 		return max(r.hashes[i]&^privateHash, 1) // 0 is "not cached"
@@ -172,16 +170,17 @@ func (r *request) blockHash(i int) uint64 {
 	return privateHash | uint64(r.id)<<24 | uint64(i)
 }
 
+// privateHash is the bit of hashes that only one request has.
 const privateHash = 1 << 63
 
-// entry is one request's share of a batch.
+// An entry is one request's share of a batch.
 type entry struct {
 	r       *request
-	n       int
-	samples bool // gives a token: not a partial prefill
+	n       int  // tokens
+	samples bool // it gives a token, because it is no partial prefill
 }
 
-// batch is a scheduled step (vLLM's SchedulerOutput).
+// A batch is a scheduled step (vLLM's SchedulerOutput).
 type batch struct {
 	entries []entry
 	work    Work
@@ -198,9 +197,9 @@ type Stats struct {
 	PromptTokens     int64 // prompt tokens of requests that got their first token
 	GenerationTokens int64 // output tokens delivered
 
-	// Prefix cache look-ups in tokens, without look-ups of preempted requests. PrefixLookedUp and
-	// PrefixHit count every scheduling attempt, as vllm:prefix_cache_queries_total did up to 0.26.
-	// The other two count once per admission, as it does from 0.27.
+	// Prefix cache look-ups in tokens, without look-ups of preempted requests. PrefixLookedUp and PrefixHit count every
+	// scheduling attempt, as vllm:prefix_cache_queries_total did up to 0.26. The other two count once per admission, as
+	// it does from 0.27.
 	PrefixLookedUp, PrefixHit                 int64
 	PrefixAdmittedLookedUp, PrefixAdmittedHit int64
 
@@ -210,7 +209,7 @@ type Stats struct {
 	Peak Work
 }
 
-// Output is one token of a request.
+// An Output is one token of a request.
 type Output struct {
 	ID     int
 	First  bool           // the request's first token
@@ -218,37 +217,36 @@ type Output struct {
 	Result *RequestResult // the result of the request, if this token ends it; else nil
 }
 
-// Engine is the scheduler of one vLLM engine with its KV cache. A Driver runs it
-// through time. An Engine is not safe for concurrent use.
+// An Engine is the scheduler of one vLLM engine with its KV cache. A Driver runs it through time. An Engine is not safe
+// for concurrent use.
 type Engine struct {
 	cfg  Config
 	cost StepCost
 
 	requests map[int]*request
 	nextID   int
-	retired  [2][]*request // that ended since the last step ended, and since the one before
-	unused   []*request
+	retired  [2][]*request // requests that ended since the last step ended, and since the step before it
+	unused   []*request    // requests that ended, whose memory may be used again
 	waiting  waitingQueue
 	running  []*request
 	pool     *blockPool
 
-	inFlight  []*batch // at most depth, oldest first
+	inFlight  []*batch // in execution, at most depth, the oldest first
 	depth     int
-	spare     []*batch
+	spare     []*batch      // whose memory may be used again
 	deviceEnd time.Duration // when the last scheduled step ends
 	now       time.Duration
 
 	stats         Stats
 	prefillTokens int // prompt tokens of requests without a first token
 
-	// steady: the last step scheduled was one decode token of every running request, and nothing
-	// but progress happened since. blocked: that step left out the head of the queue for lack of
-	// blocks or tokens.
+	// steady says that the last scheduled step decoded one token of every running request, and that since then requests
+	// only progressed. blocked says that this step did not admit the head of the queue, for lack of blocks or tokens.
 	steady, blocked bool
 
 	hits    []int32 // scratch of findCachedBlocks
 	outputs []Output
-	ff      fastForward
+	ff      fastForwardScratch
 
 	gaps    gapCounter
 	sampler *sampler // nil: not sampled
@@ -276,8 +274,8 @@ func New(cfg Config, cost StepCost) (*Engine, error) {
 	return e, nil
 }
 
-// Add queues a request and returns its number. A request that is malformed or
-// refused gives an error, which is one of the sentinels where it was refused.
+// Add queues a request and returns its number. A request that is malformed or refused gives an error, which is one of
+// the sentinels where it was refused.
 func (e *Engine) Add(r Request) (int, error) {
 	if err := r.validate(); err != nil {
 		return 0, fmt.Errorf("request: %w", err)
@@ -330,9 +328,8 @@ func (e *Engine) newRequest() *request {
 	return q
 }
 
-// Cancel ends a request whose client left and returns its result, or nil if the request has ended
-// or was never added. A step in execution is not interrupted. The result is valid until the next
-// step.
+// Cancel ends a request whose client left and returns its result, or nil if the request has ended or was never added. A
+// step in execution is not interrupted. The result is valid until the next step.
 func (e *Engine) Cancel(id int, at time.Duration) *RequestResult {
 	r := e.requests[id]
 	if r == nil {
@@ -354,8 +351,8 @@ func (e *Engine) HasWork() bool { return e.hasUnfinished() || len(e.inFlight) > 
 
 func (e *Engine) hasUnfinished() bool { return len(e.running)+e.waiting.len() > 0 }
 
-// SetCost changes how long the steps scheduled from now on take: a clock that is
-// throttled, a neighbour that takes the memory's bandwidth.
+// SetCost changes how long the steps scheduled from now on take, as if a clock were throttled or another process used
+// the memory's bandwidth.
 func (e *Engine) SetCost(cost StepCost) error {
 	if err := cost.Validate(); err != nil {
 		return err
@@ -374,9 +371,9 @@ func (e *Engine) Stats() Stats {
 
 func (e *Engine) usedBlocks() int { return e.cfg.usableBlocks() - e.pool.freeCount }
 
-// Schedule forms the next batch. Time never goes back between calls. If wait is true, the caller
-// must call Complete at the time due. Otherwise it must schedule again at once, because the engine
-// keeps a second batch ready (EngineCore.step_with_batch_queue, v1/engine/core.py@v0.23.0).
+// Schedule forms the next batch. Time never goes back between calls. If wait is true, the caller must call Complete at
+// the time due. Otherwise it must schedule again at once, because the engine keeps a second batch ready
+// (EngineCore.step_with_batch_queue, v1/engine/core.py@v0.23.0).
 func (e *Engine) Schedule(now time.Duration) (due time.Duration, wait bool) {
 	e.moveClock(now)
 	if e.hasUnfinished() {
@@ -408,9 +405,8 @@ func (e *Engine) launchBatch(b *batch, end, takes time.Duration) {
 	e.inFlight = append(e.inFlight, b)
 }
 
-// Complete ends the oldest batch in execution and returns its tokens, in a
-// slice that the next call overwrites (Scheduler.update_from_output,
-// v1/core/sched/scheduler.py@v0.23.0).
+// Complete ends the oldest batch in execution and returns its tokens (Scheduler.update_from_output,
+// v1/core/sched/scheduler.py@v0.23.0). The next call overwrites the slice.
 func (e *Engine) Complete(now time.Duration) []Output {
 	e.outputs = e.outputs[:0]
 	if len(e.inFlight) == 0 {
@@ -479,12 +475,12 @@ func (e *Engine) recordGap(r *request, d time.Duration) {
 	e.gaps.add(d, 1)
 }
 
-// gapCounter counts gaps between tokens. Most gaps of one step are equal, so it counts runs.
+// A gapCounter counts gaps between tokens. Most gaps of one step are equal, so it counts runs.
 type gapCounter struct {
-	into  *hdrhistogram.Histogram // nanoseconds; nil: not counted
-	tell  func(d time.Duration, n int64)
-	last  time.Duration
-	count int64 // gaps equal to last that are not in the histogram yet
+	histogram *hdrhistogram.Histogram // nanoseconds; nil: not counted
+	report    func(d time.Duration, n int64)
+	last      time.Duration
+	count     int64 // gaps equal to last that are not in the histogram yet
 
 	limit time.Duration // 0: none
 	above int64         // gaps longer than limit
@@ -502,11 +498,11 @@ func (g *gapCounter) add(d time.Duration, n int64) {
 }
 
 func (g *gapCounter) flush() {
-	if g.into != nil && g.count > 0 {
-		g.into.RecordValues(int64(g.last), g.count) //nolint:errcheck // longer gaps count in MaxITL only
+	if g.histogram != nil && g.count > 0 {
+		g.histogram.RecordValues(int64(g.last), g.count) //nolint:errcheck // longer gaps count in MaxITL only
 	}
-	if g.tell != nil && g.count > 0 {
-		g.tell(g.last, g.count)
+	if g.report != nil && g.count > 0 {
+		g.report(g.last, g.count)
 	}
 	g.count = 0
 }
@@ -528,13 +524,13 @@ func (e *Engine) endRequest(r *request, o Outcome, at time.Duration) {
 	delete(e.requests, r.id)
 }
 
-// moveClock moves the clock.
+// moveClock moves the clock to now, with the samples until then.
 func (e *Engine) moveClock(now time.Duration) {
 	e.sampleUntil(now)
 	e.now = now
 }
 
-// sampleUntil samples the state that held until the coming change.
+// sampleUntil samples the present state for the time until now. Call it before the state changes.
 func (e *Engine) sampleUntil(now time.Duration) {
 	if e.sampler != nil {
 		e.sampler.recordUntil(e, now)

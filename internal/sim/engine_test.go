@@ -17,8 +17,8 @@ import (
 // second makes every step last one second, so that times count steps.
 var second = sim.StepCost{Base: 1}
 
-// small is a server of ten usable blocks of four tokens, without asynchronous
-// scheduling, so that its steps can be worked out by hand.
+// small is a server of ten usable blocks of four tokens, without asynchronous scheduling, so that its steps can be
+// worked out by hand.
 func small() sim.Config {
 	return sim.Config{
 		MaxNumSeqs: 4, MaxNumBatchedTokens: 16, MaxModelLen: 40, BlockSize: 4, NumBlocks: 11,
@@ -49,8 +49,9 @@ func TestStepsWorkedOutByHand(t *testing.T) {
 			want:     []want{{0, 2, 2, 0, 0}, {0, 1, 1, 0, 0}},
 		},
 		"a decode goes before a prompt, which gets the rest of the budget": {
-			requests: []sim.Request{{PromptTokens: 4, OutputTokens: 4}, {Arrival: at(1), PromptTokens: 16, OutputTokens: 1}},
-			want:     []want{{0, 1, 4, 0, 0}, {1, 3, 3, 0, 0}},
+			requests: []sim.Request{{PromptTokens: 4, OutputTokens: 4},
+				{Arrival: at(1), PromptTokens: 16, OutputTokens: 1}},
+			want: []want{{0, 1, 4, 0, 0}, {1, 3, 3, 0, 0}},
 		},
 		"the third of two sequences waits for the first to end": {
 			change: func(c *sim.Config) { c.MaxNumSeqs = 2 },
@@ -59,11 +60,10 @@ func TestStepsWorkedOutByHand(t *testing.T) {
 			},
 			want: []want{{0, 1, 2, 0, 0}, {0, 1, 5, 0, 0}, {2, 3, 3, 0, 0}},
 		},
-		// Blocks: 2+2 at the prompts; both need the third at token 9 (second step),
-		// the fourth at 13 (sixth), the fifth at 17 (tenth): ten in all, then none
-		// is left at token 21 (fourteenth step, time 13). The first takes its sixth
-		// from the second, which is preempted with 20 tokens known of which 13 output;
-		// its full blocks stay findable. The first ends at 16, and frees enough.
+		// Blocks: 2+2 at the prompts; both need the third at token 9 (second step), the fourth at 13 (sixth), the fifth
+		// at 17 (tenth): ten in all, then none is left at token 21 (fourteenth step, time 13). The first takes its
+		// sixth from the second, which is preempted with 20 tokens known of which 13 output; its full blocks stay
+		// findable. The first ends at 16, and frees enough.
 		"the newest is preempted when blocks run out, and resumes from its own blocks": {
 			requests: []sim.Request{{PromptTokens: 8, OutputTokens: 16}, {PromptTokens: 8, OutputTokens: 16}},
 			want:     []want{{0, 1, 16, 0, 0}, {0, 1, 19, 1, 0}},
@@ -85,9 +85,10 @@ func TestStepsWorkedOutByHand(t *testing.T) {
 			want:     []want{{0, 1, 3, 0, 0}, {3, 4, 4, 0, 0}},
 		},
 		"asynchronous scheduling takes an arrival one step later": {
-			change:   func(c *sim.Config) { c.AsyncScheduling = true },
-			requests: []sim.Request{{PromptTokens: 4, OutputTokens: 6}, {Arrival: at(1) + 1, PromptTokens: 4, OutputTokens: 1}},
-			want:     []want{{0, 1, 6, 0, 0}, {2, 4, 4, 0, 0}},
+			change: func(c *sim.Config) { c.AsyncScheduling = true },
+			requests: []sim.Request{{PromptTokens: 4, OutputTokens: 6},
+				{Arrival: at(1) + 1, PromptTokens: 4, OutputTokens: 1}},
+			want: []want{{0, 1, 6, 0, 0}, {2, 4, 4, 0, 0}},
 		},
 		"the more important overtakes, and the less important is preempted": {
 			change: func(c *sim.Config) { c.Policy, c.MaxNumSeqs = sim.Priority, 1 },
@@ -109,7 +110,8 @@ func TestStepsWorkedOutByHand(t *testing.T) {
 				if r.Outcome != sim.Finished {
 					t.Fatalf("request %d: %v", i, r.Outcome)
 				}
-				got = append(got, want{int(r.Scheduled / time.Second), int(r.FirstToken / time.Second), int(r.Finish / time.Second), r.Preemptions, r.CachedTokens})
+				got = append(got, want{int(r.Scheduled / time.Second), int(r.FirstToken / time.Second),
+					int(r.Finish / time.Second), r.Preemptions, r.CachedTokens})
 			}
 			must.Equal(t, tc.want, got, cmp.AllowUnexported(want{}))
 		})
@@ -224,7 +226,8 @@ func TestInvalidInputIsRefused(t *testing.T) {
 		"more than was asked for": {PromptTokens: 1, OutputTokens: 3, MaxTokens: 2},
 		"a negative arrival":      {Arrival: -1, PromptTokens: 1, OutputTokens: 1},
 	} {
-		if _, err := sim.Run(small(), second, []sim.Request{r}, sim.Options{}); err == nil || !strings.Contains(err.Error(), "request 0") {
+		if _, err := sim.Run(small(), second, []sim.Request{r}, sim.Options{}); err == nil ||
+			!strings.Contains(err.Error(), "request 0") {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
@@ -242,7 +245,8 @@ func TestInvalidInputIsRefused(t *testing.T) {
 
 func TestRulesDependOnTheRelease(t *testing.T) {
 	for release, want := range map[engine.Release][2]bool{ // asynchronous, full prompt reserved
-		"0.10.2": {false, false}, "0.14.0": {true, false}, "0.19.0": {true, true}, "0.33.0": {true, true}, "1.0.0": {true, true},
+		"0.10.2": {false, false}, "0.14.0": {true, false}, "0.19.0": {true, true}, "0.33.0": {true, true},
+		"1.0.0": {true, true},
 	} {
 		cfg, err := sim.Defaults(release)
 		must.Succeed(t, err)
@@ -253,10 +257,12 @@ func TestRulesDependOnTheRelease(t *testing.T) {
 }
 
 func TestASummaryEqualsALoadTests(t *testing.T) {
-	res, err := sim.Run(small(), second, []sim.Request{{PromptTokens: 4, OutputTokens: 3}, {Arrival: at(1), PromptTokens: 4, OutputTokens: 5}}, sim.Options{})
+	res, err := sim.Run(small(), second, []sim.Request{{PromptTokens: 4, OutputTokens: 3},
+		{Arrival: at(1), PromptTokens: 4, OutputTokens: 5}}, sim.Options{})
 	must.Succeed(t, err)
 	s := res.Summary()
-	if s.TTFT.Mean != at(1) || s.TPOT.Max != at(1) || s.E2E.P50 != at(3) || s.E2E.Max != at(5) || s.OutputTokens != 8 || s.Duration != at(6) {
+	if s.TTFT.Mean != at(1) || s.TPOT.Max != at(1) || s.E2E.P50 != at(3) || s.E2E.Max != at(5) || s.OutputTokens != 8 ||
+		s.Duration != at(6) {
 		t.Errorf("%+v", s)
 	}
 	if s.ITL.Count != 6 || s.ITL.P95 < at(1) || s.ITL.P95 > at(1)+at(1)/1000 {

@@ -2,25 +2,23 @@ package sim
 
 import "time"
 
-// fastForward is scratch of Engine.fastForward, kept between calls.
-type fastForward struct {
+// fastForwardScratch is memory of Engine.fastForward, kept between calls.
+type fastForwardScratch struct {
 	events [][]blockEvent // by step modulo block size, in order of the running requests
-	allocs []int          // allocations in each of these steps
+	allocs []int          // number of allocations in each of these steps
 }
 
-// blockEvent is what a running request does to its blocks in a step of pure
-// decode: it takes a block, or fills one, or both.
+// A blockEvent is what a running request does to its blocks in a step of pure decode: it takes a block, or fills one,
+// or both.
 type blockEvent struct {
 	r                      *request
 	takesBlock, fillsBlock bool
 }
 
-// fastForward runs steps in which every running request decodes one token, none
-// ends, none is preempted, nobody is admitted and nothing arrives or leaves
-// before until, and returns the time reached. It does to the engine exactly what
-// Schedule and Complete would have done, at a cost of O(1) for a step, O(1) for
-// a block and O(running) for the call. The caller calls it between Complete and
-// Schedule.
+// fastForward runs steps of pure decode up to until, and returns the time reached. In these steps every running request
+// decodes one token, no request ends, is preempted, or is admitted, and nothing arrives or leaves. It does to the
+// engine exactly what Schedule and Complete would have done, at a cost of O(1) for a step, O(1) for a block and
+// O(running) for the call. The caller calls it between Complete and Schedule.
 func (e *Engine) fastForward(now, until time.Duration) time.Duration {
 	if !e.steady || len(e.running) == 0 || len(e.inFlight) != e.depth-1 {
 		return now
@@ -103,8 +101,8 @@ func (e *Engine) untilFirstEnd() int {
 	return steps
 }
 
-// calmSteps returns a number of steps, including the one in execution, at whose ends no request
-// ends, is preempted or is admitted; 0 if nothing is known.
+// calmSteps returns a number of steps, including the one in execution, at whose ends no request ends, is preempted or
+// is admitted. It may return 0 for a larger number.
 func (e *Engine) calmSteps() int {
 	n := len(e.running)
 	if !e.steady || n == 0 || e.blocked && e.cfg.PrefixCaching {
@@ -133,9 +131,9 @@ func (e *Engine) prepareBlockEvents() {
 		e.ff.allocs[i] = 0
 	}
 	for _, r := range e.running {
-		// In step j the request computes token r.computed+j, which takes a block when
-		// it begins one. It fills a block, for the cache, when the tokens known before
-		// the step (asynchronous) or computed in it reach the block's end.
+		// In step j the request computes token r.computed+j, and takes a block if that token begins one. It fills a
+		// block, for the cache, when the tokens known before the step (asynchronous) or computed in it reach the
+		// block's end.
 		takes := (size - r.computed%size) % size
 		fills := (size - r.tokens%size) % size
 		e.ff.allocs[takes]++
@@ -161,8 +159,8 @@ func (e *Engine) applyBlockEvents(slot, done int) {
 	if !e.blocked {
 		return
 	}
-	// The head of the queue tried again, in vain: free blocks only became fewer,
-	// and no block that it could share was added.
+	// In each step the scheduler looks up the blocks of the head of the queue again, and cannot admit it: free blocks
+	// only became fewer, and no block that it could share was added.
 	r := e.waiting.peek()
 	if e.ff.allocs[slot] > 0 || done == 0 {
 		e.findCachedBlocks(r)
@@ -170,8 +168,8 @@ func (e *Engine) applyBlockEvents(slot, done int) {
 	e.countLookup(r)
 }
 
-// fillsShared reports whether a step makes a block findable that another
-// request may hit, which could let the blocked head of the queue in.
+// fillsShared reports whether a step fills a block that another request may hit. Then the blocked head of the queue
+// could be admitted.
 func (e *Engine) fillsShared(slot, done int) bool {
 	if !e.cfg.PrefixCaching {
 		return false

@@ -8,20 +8,18 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/heap"
 )
 
-// A Frontend is the time that the API server takes for a request outside of the engine: HTTP,
-// tokenisation, the way to the engine's process, and the way back of the first token. It delays
-// requests and does not limit their number. All of this time is spent before the engine has the
-// request, so it counts for the time to first token and not for the queue. The zero value takes no
-// time.
+// A Frontend is the time that the API server takes for a request outside the engine: HTTP, tokenisation, the way to the
+// engine's process, and the way back of the first token. In the simulation all of it passes before the engine has the
+// request, so it counts for the time to first token and not for the queue. It does not limit the number of requests.
+// The zero value takes no time.
 type Frontend struct {
 	PerRequest float64 // seconds
 	PerToken   float64 // seconds for each prompt token
 
-	// Reading, Serial and SerialPerToken are work of a single process that handles one request at a
-	// time. Reading is the time to read a request. Serial and SerialPerToken, which is per prompt
-	// token, are the time to hand it to the engine. The process takes both in the order in which
-	// they become ready, so the first request of a burst is handed over when the whole burst has
-	// been read. PerRequest and PerToken follow and overlap with other requests.
+	// Reading, Serial and SerialPerToken are work of a single process that handles one request at a time: first it
+	// reads the request (Reading), later it hands it to the engine (Serial, and SerialPerToken for each prompt token).
+	// Both are done in the order in which they become ready, so the first request of a burst is handed over when the
+	// whole burst has been read. PerRequest and PerToken follow, and overlap with other requests.
 	Reading, Serial, SerialPerToken float64
 }
 
@@ -42,17 +40,17 @@ func (f Frontend) parallelTime(promptTokens int) time.Duration {
 	return toDuration(f.PerRequest + f.PerToken*float64(promptTokens))
 }
 
-// apiServer is one API server process in a simulation: a queue in which every request is served
-// twice, to be read and to be handed over.
+// An apiServer is one API server process in a simulation: a queue in which every request is served twice, once to be
+// read and once to be handed over.
 type apiServer struct {
 	Frontend
 	coming heap.Heap[arrival] // by the time at which clients sent them
-	ready  []visit            // in order, done before head
+	ready  []visit            // in order; those before head are done
 	head   int
 	now    time.Duration // end of the last visit
 }
 
-// visit is a request's turn at the API server.
+// A visit is a request's turn at the API server.
 type visit struct {
 	arrival
 	prompt int
@@ -62,8 +60,7 @@ type visit struct {
 // addArrival adds a request, sent no earlier than the end of the last visit.
 func (a *apiServer) addArrival(x arrival) { a.coming.Push(x) }
 
-// nextEvent is when the next visit ends, unless other requests arrive before it begins; forever if
-// none is left.
+// nextEvent is when the next visit ends, unless other requests arrive before it begins. It is forever if none is left.
 func (a *apiServer) nextEvent() time.Duration {
 	switch {
 	case a.head < len(a.ready):
@@ -90,8 +87,7 @@ func (a *apiServer) admitArrived(requests []Request) {
 	}
 }
 
-// completeVisit ends the visit that nextEvent announced. It returns the request if it is now on its
-// way to the engine.
+// completeVisit ends the visit that nextEvent announced. It returns the request if it is now on its way to the engine.
 func (a *apiServer) completeVisit(requests []Request) (arrival, bool) {
 	if a.head == len(a.ready) {
 		a.now = max(a.now, a.coming[0].sentAt)
@@ -112,8 +108,7 @@ func (a *apiServer) completeVisit(requests []Request) (arrival, bool) {
 	return arrival{}, false
 }
 
-// advanceTo completes the visits before a time and notes how long requests take to reach the
-// engine.
+// advanceTo completes the visits before a time and notes how long requests take to reach the engine.
 func (a *apiServer) advanceTo(at time.Duration, requests []Request, delays []time.Duration) {
 	for a.nextEvent() < at {
 		if x, ok := a.completeVisit(requests); ok {

@@ -7,8 +7,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// TestABurstIsReadFirst has an API server read all requests of a burst before it hands the
-// first over, in both loops of the simulation.
+// TestABurstIsReadFirst has an API server read all requests of a burst before it hands the first over, in both loops of
+// the simulation.
 func TestABurstIsReadFirst(t *testing.T) {
 	const n = 10
 	f := Frontend{PerRequest: 5e-3, Reading: 10e-3, Serial: 1e-3}

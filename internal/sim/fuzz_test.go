@@ -11,35 +11,43 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// TestAbsurdInputsEnd runs the simulator on numbers that no server has: it
-// refuses them or comes to an end.
+// TestAbsurdInputsEnd runs the simulator on numbers that no server has: it refuses them or comes to an end.
 func TestAbsurdInputsEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		// Most are usual, so that a run comes to what is not.
-		number := rapid.SampledFrom([]float64{0, 0, 0, 0, 1e-6, 1e-6, 1e-6, 1e-6, 1e-3, 1e-3, 1, 1e6, 1e18, 1e300, math.MaxFloat64, -1, math.NaN(), math.Inf(1)})
-		when := rapid.SampledFrom([]time.Duration{0, 0, 0, 0, 1, time.Millisecond, time.Second, time.Hour, 1 << 60, math.MaxInt64})
+		number := rapid.SampledFrom([]float64{0, 0, 0, 0, 1e-6, 1e-6, 1e-6, 1e-6, 1e-3, 1e-3, 1, 1e6, 1e18, 1e300,
+			math.MaxFloat64, -1, math.NaN(), math.Inf(1)})
+		when := rapid.SampledFrom([]time.Duration{0, 0, 0, 0, 1, time.Millisecond, time.Second, time.Hour, 1 << 60,
+			math.MaxInt64})
 		base := rapid.SampledFrom([]float64{1e-9, 1e-3, 1e-3, 1e-3, 1, 1e6, 1e9, 1e10, 1e18, 1e300, math.MaxFloat64})
 		cost := StepCost{
-			Base: base.Draw(t, "base"), Mixed: number.Draw(t, "mixed"), PerSeq: number.Draw(t, "seq"), PerToken: number.Draw(t, "token"),
-			PerKV: number.Draw(t, "kv"), PerPair: number.Draw(t, "pair"), Knee: rapid.SampledFrom([]int{-1, 0, 1, 256, 1 << 60}).Draw(t, "knee"),
+			Base: base.Draw(t, "base"), Mixed: number.Draw(t, "mixed"), PerSeq: number.Draw(t, "seq"),
+			PerToken: number.Draw(t, "token"),
+			PerKV:    number.Draw(t, "kv"), PerPair: number.Draw(t, "pair"),
+			Knee: rapid.SampledFrom([]int{-1, 0, 1, 256, 1 << 60}).Draw(t, "knee"),
 		}
 		cfg := Config{
-			BlockSize: rapid.SampledFrom([]int{1, 16, 16, 1 << 20}).Draw(t, "block"), NumBlocks: rapid.SampledFrom([]int{1, 2, 20, 1000, 1 << 20}).Draw(t, "blocks"),
+			BlockSize:  rapid.SampledFrom([]int{1, 16, 16, 1 << 20}).Draw(t, "block"),
+			NumBlocks:  rapid.SampledFrom([]int{1, 2, 20, 1000, 1 << 20}).Draw(t, "blocks"),
 			MaxNumSeqs: rapid.SampledFrom([]int{1, 2, 16, 1 << 20}).Draw(t, "seqs"), MaxNumBatchedTokens: 1 << 20,
-			MaxModelLen: rapid.SampledFrom([]int{2, 1000, 5000, 1 << 40}).Draw(t, "length"), ChunkedPrefill: true, PrefixCaching: rapid.Bool().Draw(t, "caching"),
+			MaxModelLen: rapid.SampledFrom([]int{2, 1000, 5000, 1 << 40}).Draw(t, "length"), ChunkedPrefill: true,
+			PrefixCaching:   rapid.Bool().Draw(t, "caching"),
 			AsyncScheduling: rapid.Bool().Draw(t, "async"),
 		}
 		requests := make([]Request, rapid.IntRange(0, 5).Draw(t, "requests"))
 		for i := range requests {
 			requests[i] = Request{
-				Arrival: when.Draw(t, "arrival"), PromptTokens: rapid.SampledFrom([]int{1, 100, 100, 5000}).Draw(t, "prompt"),
-				OutputTokens: rapid.SampledFrom([]int{1, 100, 1000}).Draw(t, "output"), CancelAfter: when.Draw(t, "patience"), Pause: when.Draw(t, "pause"),
+				Arrival: when.Draw(t, "arrival"), PromptTokens: rapid.SampledFrom([]int{1, 100, 100, 5000}).Draw(t,
+					"prompt"),
+				OutputTokens: rapid.SampledFrom([]int{1, 100, 1000}).Draw(t, "output"),
+				CancelAfter:  when.Draw(t, "patience"), Pause: when.Draw(t, "pause"),
 			}
 		}
 		began, late := time.Now(), errors.New("it goes on")
 		o := Options{
-			Clients: rapid.IntRange(0, 3).Draw(t, "clients"), Until: when.Draw(t, "until"), SampleEvery: when.Draw(t, "sample every"),
-			Frontend: Frontend{PerRequest: number.Draw(t, "frontend")},
+			Clients: rapid.IntRange(0, 3).Draw(t, "clients"), Until: when.Draw(t, "until"),
+			SampleEvery: when.Draw(t, "sample every"),
+			Frontend:    Frontend{PerRequest: number.Draw(t, "frontend")},
 			Check: func() error {
 				if time.Since(began) > 5*time.Second {
 					return late

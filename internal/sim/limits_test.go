@@ -7,8 +7,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// A simulation that ends at a limit ends where the whole one's percentile is above it, and one
-// whose percentiles are below is not cut short.
+// A simulation that ends at a limit ends where the whole one's percentile is above it, and one whose percentiles are
+// below is not cut short.
 func TestLimitsEndWhatExceedsThem(t *testing.T) {
 	cfg, err := Defaults("0.23.0")
 	must.Succeed(t, err)
@@ -16,7 +16,8 @@ func TestLimitsEndWhatExceedsThem(t *testing.T) {
 	cost := StepCost{Base: 0.01, Mixed: 0.005, PerSeq: 1e-4, PerToken: 5e-5, Knee: 100}
 	var requests []Request
 	for i := range 200 {
-		requests = append(requests, Request{Arrival: time.Duration(i) * 100 * time.Millisecond, PromptTokens: 300 + i%7*100, OutputTokens: 20 + i%5*30})
+		requests = append(requests, Request{Arrival: time.Duration(i) * 100 * time.Millisecond,
+			PromptTokens: 300 + i%7*100, OutputTokens: 20 + i%5*30})
 	}
 	whole, err := Run(cfg, cost, requests, Options{})
 	must.Succeed(t, err)

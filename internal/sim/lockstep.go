@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// group is engines that step together: the data-parallel ranks of a mixture of experts, whose
-// experts are spread over all ranks. Every layer waits for the tokens of all ranks, so a step ends
-// on every rank when it ends on the busiest. A rank without requests takes part with a dummy batch
-// (DPEngineCoreProc.run_busy_loop, v1/engine/core.py@v0.23.0).
+// A group is a set of engines that step together: the data-parallel ranks of a mixture of experts. Their experts are
+// spread over all ranks, and every layer waits for the tokens of all ranks. So a step ends on every rank when it ends
+// on the slowest. A rank without requests takes part with a dummy batch (DPEngineCoreProc.run_busy_loop,
+// v1/engine/core.py@v0.23.0).
 type group struct {
-	drivers []*driver
+	drivers []*replicaDriver
 	now     time.Duration
 	end     time.Duration // when the last step that was formed ends
-	steps   []together    // in execution, the oldest first
+	steps   []groupStep   // in execution, the oldest first
 	idle    int           // steps in a row without work
 }
 
-// together is a step of a group.
-type together struct {
-	ranks []*driver // with a batch in the step
-	work  Work      // work of the slowest rank
+// A groupStep is a step of a group.
+type groupStep struct {
+	ranks []*replicaDriver // those with a batch in the step
+	work  Work             // work of the slowest rank
 	end   time.Duration
 }
 
@@ -33,7 +33,7 @@ func (g *group) hasUnfinished() bool {
 	return false
 }
 
-// nextEvent is when something next happens in the group by itself; forever if nothing will.
+// nextEvent is the time of the group's next event without new requests, or forever.
 func (g *group) nextEvent() time.Duration {
 	switch {
 	case len(g.steps) > 0:
@@ -78,7 +78,7 @@ func (g *group) completeStep() error {
 
 // formStep forms a step of all ranks that have requests.
 func (g *group) formStep() {
-	var s together
+	var s groupStep
 	var batches []*batch
 	var stepTokens int64
 	g.idle++
@@ -148,7 +148,7 @@ func (s *simulation) runLockstep() error {
 	}
 }
 
-// dispatchToGroup hands the request that arrives at a time, if any, to a rank that the router picks.
+// dispatchToGroup gives the request that arrives at a time, if any, to the rank that the router picks.
 func (s *simulation) dispatchToGroup(groups []*group, arrives time.Duration) error {
 	a, ok := s.popArrival(arrives)
 	if !ok {

@@ -23,17 +23,19 @@ func TestARankWithIdleOthersIsAnEngine(t *testing.T) {
 	})
 }
 
-// A step of a group takes as long as that of the rank with the most to do: a rank that
-// decodes waits for the prefill of another.
+// A step of a group takes as long as that of the rank with the most to do: a rank that decodes waits for the prefill of
+// another.
 func TestRanksWaitForEachOther(t *testing.T) {
-	cfg := Config{MaxNumSeqs: 8, MaxNumBatchedTokens: 512, MaxModelLen: 2048, BlockSize: 16, NumBlocks: 1000, ChunkedPrefill: true}
+	cfg := Config{MaxNumSeqs: 8, MaxNumBatchedTokens: 512, MaxModelLen: 2048, BlockSize: 16, NumBlocks: 1000,
+		ChunkedPrefill: true}
 	cost := StepCost{Base: 10e-3, PerToken: 1e-3}
 	requests := []Request{
 		{PromptTokens: 1, OutputTokens: 50},
 		{Arrival: 100 * time.Millisecond, PromptTokens: 400, OutputTokens: 2},
 	}
 	gap := func(lockstep int) time.Duration {
-		res, err := RunReplicas([]Replica{{cfg, cost}, {cfg, cost}}, RoundRobin(), requests, Options{Lockstep: lockstep})
+		res, err := RunReplicas([]Replica{{cfg, cost}, {cfg, cost}}, RoundRobin(), requests,
+			Options{Lockstep: lockstep})
 		must.Succeed(t, err)
 		return res.Requests[0].MaxITL
 	}

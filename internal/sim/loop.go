@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// arrival is a request that will come.
+// An arrival is a request that will come to an engine.
 type arrival struct {
 	at     time.Duration // at the engine
 	sentAt time.Duration // when its client sent it
@@ -12,9 +12,8 @@ type arrival struct {
 // ComesBefore orders arrivals by time, then by their place in the list.
 func (a arrival) ComesBefore(b arrival) bool { return a.at < b.at || a.at == b.at && a.index < b.index }
 
-// runDependent simulates requests that may depend on each other: the end of one request, on any
-// engine, may bring about another on any engine. So the engines go forward together, and the one
-// that is furthest behind is always the next.
+// runDependent simulates dependent requests: when a request ends, another may be sent, to any engine. So all engines
+// advance together, always the one with the earliest event.
 func (s *simulation) runDependent() error {
 	for _, d := range s.drivers {
 		d.watched = true
@@ -48,7 +47,7 @@ func (s *simulation) runDependent() error {
 	}
 }
 
-// sendFirst sends the requests that wait for no other.
+// sendFirst sends the requests that follow no other.
 func (s *simulation) sendFirst() {
 	s.servers = newServers(s.o.Frontend, len(s.drivers))
 	if s.o.Clients > 0 {
@@ -69,10 +68,10 @@ func (s *simulation) sendFirst() {
 	}
 }
 
-// earliestDriver returns the engine whose next event is the earliest, and how far it may go: to the
-// next event of any other engine, which could send it a request. At equal times an engine in
-// execution comes before one that forms a batch.
-func (s *simulation) earliestDriver(arrives time.Duration) (*driver, time.Duration) {
+// earliestDriver returns the engine with the earliest event, and the time up to which it may advance: the next event of
+// any other engine, which could send it a request. At equal times an engine in execution comes before one that forms a
+// batch.
+func (s *simulation) earliestDriver(arrives time.Duration) (*replicaDriver, time.Duration) {
 	first, until := s.drivers[0], arrives
 	for _, d := range s.drivers[1:] {
 		at, least := d.nextEvent(), first.nextEvent()
@@ -89,11 +88,11 @@ func (s *simulation) earliestDriver(arrives time.Duration) (*driver, time.Durati
 	return first, until
 }
 
-// retryAfter is how long a client that was refused waits before it asks again.
+// retryAfter is how long a client waits after a refusal before it sends its next request.
 const retryAfter = time.Second
 
-// sendFollowUps sends the requests that were waiting for requests that ended on an engine.
-func (s *simulation) sendFollowUps(d *driver) {
+// sendFollowUps sends the requests that follow those that ended on an engine.
+func (s *simulation) sendFollowUps(d *replicaDriver) {
 	for _, x := range d.ended {
 		if s.o.Clients > 0 {
 			if x.refused {
@@ -109,8 +108,8 @@ func (s *simulation) sendFollowUps(d *driver) {
 	d.ended = d.ended[:0]
 }
 
-// startClientRequest lets a client that is free from a time on take the next request. A client
-// makes no pause before its first request.
+// startClientRequest gives the next request to a client that is free from a time on. There is no pause before the first
+// request of a client.
 func (s *simulation) startClientRequest(free time.Duration, first bool) {
 	if s.sentCount == len(s.requests) {
 		return
@@ -127,6 +126,7 @@ func (s *simulation) startClientRequest(free time.Duration, first bool) {
 	s.sentCount++
 }
 
+// sendRequest sends a request at a time.
 func (s *simulation) sendRequest(i int, at time.Duration) {
 	x := arrival{at, at, i}
 	s.result.Records[i].Arrival = at
@@ -139,8 +139,7 @@ func (s *simulation) sendRequest(i int, at time.Duration) {
 	s.came++
 }
 
-// nextArrival is when a request next comes to an engine, or an API server next ends a visit;
-// forever if nothing comes.
+// nextArrival is the next time at which a request comes to an engine or an API server ends a visit, or forever.
 func (s *simulation) nextArrival() time.Duration {
 	at := forever
 	if len(s.pending) > 0 {
@@ -152,8 +151,8 @@ func (s *simulation) nextArrival() time.Duration {
 	return at
 }
 
-// popArrival returns the request that comes to an engine at the time that nextArrival returned, if
-// there is one. API servers go on first.
+// popArrival returns the request that comes to an engine at the time that nextArrival returned. If an API server ends a
+// visit then, it returns false: the request, now pending, may come later.
 func (s *simulation) popArrival(at time.Duration) (arrival, bool) {
 	for k := range s.servers {
 		if a := &s.servers[k]; a.nextEvent() == at {

@@ -19,7 +19,8 @@ func drawDeployment(t *rapid.T) []Replica {
 }
 
 func drawRouter(t *rapid.T) func() Router {
-	return rapid.SampledFrom([]func() Router{RoundRobin, LeastLoaded, func() Router { return Weighted([]float64{3, 1, 2}) }}).Draw(t, "router")
+	return rapid.SampledFrom([]func() Router{RoundRobin, LeastLoaded,
+		func() Router { return Weighted([]float64{3, 1, 2}) }}).Draw(t, "router")
 }
 
 func mustRun(t *rapid.T, replicas []Replica, router Router, requests []Request, o Options) *Result {
@@ -28,21 +29,21 @@ func mustRun(t *rapid.T, replicas []Replica, router Router, requests []Request, 
 	return res
 }
 
-// withoutHistogram compares results but for the histogram of gaps, which has
-// unexported fields.
+// withoutHistogram compares results but for the histogram of gaps, which has unexported fields.
 var withoutHistogram = gocmp.Options{
-	gocmp.FilterPath(func(p gocmp.Path) bool { return p.Last().String() == ".itl" }, gocmp.Ignore()), gocmp.AllowUnexported(Record{}),
+	gocmp.FilterPath(func(p gocmp.Path) bool { return p.Last().String() == ".itl" }, gocmp.Ignore()),
+	gocmp.AllowUnexported(Record{}),
 }
 
-// A closed loop never has more requests under way than clients, all requests end,
-// in order of being taken, and the same input gives the same result whether or
-// not steps are simulated one by one.
+// A closed loop never has more requests under way than clients, all requests end, in order of being taken, and the same
+// input gives the same result whether or not steps are simulated one by one.
 func TestAClosedLoopHoldsItsClients(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas, router := drawDeployment(t), drawRouter(t)
 		requests := drawRequests(t, replicas[0].Config.BlockSize)
 		for i := range requests {
-			requests[i].Pause = time.Duration(rapid.SampledFrom([]int{0, 0, 3, 50}).Draw(t, "pause")) * 100 * time.Microsecond
+			requests[i].Pause = time.Duration(rapid.SampledFrom([]int{0, 0, 3, 50}).Draw(t,
+				"pause")) * 100 * time.Microsecond
 		}
 		o := Options{
 			Clients:  rapid.IntRange(1, 8).Draw(t, "clients"),
@@ -80,30 +81,32 @@ func TestAClosedLoopHoldsItsClients(t *testing.T) {
 	})
 }
 
-// Requests that depend on nothing fare the same beside one that does and comes
-// when all is over: the two loops of the simulation agree.
+// Requests that depend on nothing fare the same beside one that does and comes when all is over: the two loops of the
+// simulation agree.
 func TestTheTwoLoopsAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas, router := drawDeployment(t), drawRouter(t)
 		requests := drawRequests(t, replicas[0].Config.BlockSize)
 		o := Options{Frontend: Frontend{
 			PerToken: rapid.SampledFrom([]float64{0, 1e-5}).Draw(t, "frontend"),
-			Reading:  rapid.SampledFrom([]float64{0, 2e-3}).Draw(t, "reading"), Serial: rapid.SampledFrom([]float64{0, 1e-3}).Draw(t, "serial"),
+			Reading:  rapid.SampledFrom([]float64{0, 2e-3}).Draw(t, "reading"),
+			Serial:   rapid.SampledFrom([]float64{0, 1e-3}).Draw(t, "serial"),
 		}}
 		open := mustRun(t, replicas, router(), requests, o)
 		late := Request{Pause: time.Hour, PromptTokens: 1, OutputTokens: 1, After: 1}
-		fed := mustRun(t, replicas, router(), append(slices.Clone(requests), late), o)
-		if diff := gocmp.Diff(open.Requests, fed.Requests[:len(requests)]); diff != "" {
-			t.Fatalf("(-open +fed):\n%s", diff)
+		dependent := mustRun(t, replicas, router(), append(slices.Clone(requests), late), o)
+		if diff := gocmp.Diff(open.Requests, dependent.Requests[:len(requests)]); diff != "" {
+			t.Fatalf("(-open +dependent):\n%s", diff)
 		}
-		if got := fed.Requests[len(requests)]; got.Arrival != open.Requests[0].Finish+time.Hour {
+		if got := dependent.Requests[len(requests)]; got.Arrival != open.Requests[0].Finish+time.Hour {
 			t.Fatalf("the last came at %v", got.Arrival)
 		}
 	})
 }
 
 func TestConversationsWaitForTheirAnswers(t *testing.T) {
-	cfg := Config{MaxNumSeqs: 8, MaxNumBatchedTokens: 64, MaxModelLen: 256, BlockSize: 4, NumBlocks: 100, ChunkedPrefill: true}
+	cfg := Config{MaxNumSeqs: 8, MaxNumBatchedTokens: 64, MaxModelLen: 256, BlockSize: 4, NumBlocks: 100,
+		ChunkedPrefill: true}
 	requests := []Request{
 		{PromptTokens: 40, OutputTokens: 20},
 		{PromptTokens: 60, OutputTokens: 20, After: 1, Pause: 5 * time.Millisecond},
@@ -137,7 +140,8 @@ func TestConversationsWaitForTheirAnswers(t *testing.T) {
 }
 
 func TestClientsStopSending(t *testing.T) {
-	cfg := Config{MaxNumSeqs: 8, MaxNumBatchedTokens: 64, MaxModelLen: 256, BlockSize: 4, NumBlocks: 100, ChunkedPrefill: true}
+	cfg := Config{MaxNumSeqs: 8, MaxNumBatchedTokens: 64, MaxModelLen: 256, BlockSize: 4, NumBlocks: 100,
+		ChunkedPrefill: true}
 	requests := slices.Repeat([]Request{{PromptTokens: 40, OutputTokens: 20}}, 1000)
 	until := 500 * time.Millisecond
 	res, err := Run(cfg, propertyCost, requests, Options{Clients: 3, Until: until})
@@ -153,7 +157,8 @@ func TestClientsStopSending(t *testing.T) {
 
 // The frontend delays the first token, and is not in the queue.
 func TestTheFrontendTakesItsTime(t *testing.T) {
-	cfg := Config{MaxNumSeqs: 8, MaxNumBatchedTokens: 64, MaxModelLen: 256, BlockSize: 4, NumBlocks: 100, ChunkedPrefill: true}
+	cfg := Config{MaxNumSeqs: 8, MaxNumBatchedTokens: 64, MaxModelLen: 256, BlockSize: 4, NumBlocks: 100,
+		ChunkedPrefill: true}
 	requests := []Request{{PromptTokens: 40, OutputTokens: 20, Arrival: time.Second}}
 	run := func(f Frontend) RequestResult {
 		res, err := Run(cfg, propertyCost, requests, Options{Frontend: f})
@@ -161,7 +166,8 @@ func TestTheFrontendTakesItsTime(t *testing.T) {
 		return res.Requests[0]
 	}
 	without, with := run(Frontend{}), run(Frontend{PerRequest: 3e-3, PerToken: 1e-4})
-	if with.TTFT()-without.TTFT() != 7*time.Millisecond || with.Queue() != without.Queue() || with.TPOT() != without.TPOT() || with.Arrival != time.Second {
+	if with.TTFT()-without.TTFT() != 7*time.Millisecond || with.Queue() != without.Queue() ||
+		with.TPOT() != without.TPOT() || with.Arrival != time.Second {
 		t.Errorf("without %+v, with %+v", without, with)
 	}
 }

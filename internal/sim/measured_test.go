@@ -10,9 +10,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// A time of an engine is measured as it is without that: what ended by its end is the same, the
-// rest is told as far as it has come, all tokens of the time are counted, and a step at a time
-// gives the same.
+// A time of an engine is measured as it is without that: what ended by its end is the same, the rest is told as far as
+// it has come, all tokens of the time are counted, and a step at a time gives the same.
 func TestAMeasuredTimeDoesNotChangeTheRun(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := drawConfig(t)
@@ -40,7 +39,8 @@ func TestAMeasuredTimeDoesNotChangeTheRun(t *testing.T) {
 				if diff := gocmp.Diff(w, r); diff != "" {
 					t.Fatalf("request %d (-whole +measured):\n%s", i, diff)
 				}
-			case r.LastToken > o.To || r.OutputTokens > w.OutputTokens || w.Finish < o.To && w.Outcome != Cancelled: // whose end is seen at the end of a step
+			case r.LastToken > o.To || r.OutputTokens > w.OutputTokens || w.Finish < o.To &&
+				w.Outcome != Cancelled: // whose end is seen at the end of a step
 				t.Fatalf("request %d is not at its end at %v: %+v, %+v", i, o.To, r, w)
 			}
 		}
@@ -49,7 +49,8 @@ func TestAMeasuredTimeDoesNotChangeTheRun(t *testing.T) {
 			t.Fatalf("%d tokens, and %d of the requests", st.Stats.GenerationTokens, tokens)
 		}
 		// A token at the very beginning is on either side.
-		if n := st.Stats.GenerationTokens - st.Before.GenerationTokens; n > firsts+gaps || n < firsts+gaps-int64(cfg.MaxNumSeqs) {
+		if n := st.Stats.GenerationTokens - st.Before.GenerationTokens; n > firsts+gaps ||
+			n < firsts+gaps-int64(cfg.MaxNumSeqs) {
 			t.Fatalf("%d tokens since %v; %d first ones and %d gaps", n, o.From, firsts, gaps)
 		}
 		slow := o
@@ -61,7 +62,8 @@ func TestAMeasuredTimeDoesNotChangeTheRun(t *testing.T) {
 }
 
 func TestHeldRequestsRunFromTheBeginning(t *testing.T) {
-	cfg := Config{MaxNumSeqs: 3, MaxNumBatchedTokens: 64, MaxModelLen: 256, BlockSize: 4, NumBlocks: 100, ChunkedPrefill: true}
+	cfg := Config{MaxNumSeqs: 3, MaxNumBatchedTokens: 64, MaxModelLen: 256, BlockSize: 4, NumBlocks: 100,
+		ChunkedPrefill: true}
 	var requests []Request
 	for range 6 {
 		requests = append(requests, Request{PromptTokens: 100, OutputTokens: 40})
@@ -78,19 +80,26 @@ func TestHeldRequestsRunFromTheBeginning(t *testing.T) {
 	}
 	requests[4].CancelAfter, requests[5].CancelAfter = time.Hour, time.Millisecond
 	requests[4].Unanswered, requests[5].Unanswered = true, true
-	if res, err = Run(cfg, propertyCost, requests, Options{Held: 4}); err != nil || res.Requests[5].Outcome != Cancelled || res.Requests[4].Outcome != Finished {
-		t.Errorf("who waits for an hour: %v, for a millisecond: %v; %v", res.Requests[4].Outcome, res.Requests[5].Outcome, err)
+	if res, err = Run(cfg, propertyCost, requests, Options{Held: 4}); err != nil ||
+		res.Requests[5].Outcome != Cancelled || res.Requests[4].Outcome != Finished {
+		t.Errorf("who waits for an hour: %v, for a millisecond: %v; %v", res.Requests[4].Outcome,
+			res.Requests[5].Outcome, err)
 	}
-	if res, err = Run(cfg, propertyCost, requests, Options{Limits: Limits{Tokens: 60}}); err != nil || res.Exceeded != Generated || res.Replicas[0].Stats.GenerationTokens > 100 {
-		t.Errorf("%q exceeded after %d tokens, want about 60; %v", res.Exceeded, res.Replicas[0].Stats.GenerationTokens, err)
+	if res, err = Run(cfg, propertyCost, requests, Options{Limits: Limits{Tokens: 60}}); err != nil ||
+		res.Exceeded != Generated || res.Replicas[0].Stats.GenerationTokens > 100 {
+		t.Errorf("%q exceeded after %d tokens, want about 60; %v", res.Exceeded, res.Replicas[0].Stats.GenerationTokens,
+			err)
 	}
-	for name, o := range map[string]Options{"more than there are": {Held: 7}, "more than there are clients": {Held: 3, Clients: 2}} {
+	for name, o := range map[string]Options{"more than there are": {Held: 7},
+		"more than there are clients": {Held: 3, Clients: 2}} {
 		if _, err := Run(cfg, propertyCost, requests, o); err == nil {
 			t.Errorf("held are %s: no error", name)
 		}
 	}
 	cfg.MaxQueuedRequests = 1
-	if res, err = Run(cfg, propertyCost, requests[:3], Options{Clients: 2}); err != nil || res.Requests[2].Arrival != time.Second {
-		t.Errorf("the first ended at %v, and after the second, which was refused, the next came at %v; %v", res.Requests[0].Finish, res.Requests[2].Arrival, err)
+	if res, err = Run(cfg, propertyCost, requests[:3], Options{Clients: 2}); err != nil ||
+		res.Requests[2].Arrival != time.Second {
+		t.Errorf("the first ended at %v, and after the second, which was refused, the next came at %v; %v",
+			res.Requests[0].Finish, res.Requests[2].Arrival, err)
 	}
 }

@@ -54,7 +54,8 @@ func drawRequests(t *rapid.T, blockSize int) []Request {
 		if rapid.IntRange(0, 5).Draw(t, "leaves") == 0 {
 			r.CancelAfter = time.Duration(rapid.IntRange(1, 900).Draw(t, "patience")) * 100 * time.Microsecond
 		}
-		shared := rapid.SampledFrom([]int{0, r.PromptTokens / 2, r.PromptTokens, r.PromptTokens + r.OutputTokens}).Draw(t, "shared")
+		shared := rapid.SampledFrom([]int{0, r.PromptTokens / 2, r.PromptTokens,
+			r.PromptTokens + r.OutputTokens}).Draw(t, "shared")
 		r.Blocks = SharedPrefix(uint64(rapid.IntRange(0, 1).Draw(t, "group")), shared, blockSize)
 		requests[i] = r
 	}
@@ -102,8 +103,10 @@ func TestStepsKeepTheInvariants(t *testing.T) {
 				if res := out.Result; res != nil {
 					ended++
 					r := accepted[out.ID]
-					if want := min(r.OutputTokens, cfg.MaxModelLen-r.PromptTokens); delivered[out.ID] != want || res.OutputTokens != want {
-						t.Fatalf("request %d got %d tokens, its result says %d, want %d", out.ID, delivered[out.ID], res.OutputTokens, want)
+					if want := min(r.OutputTokens, cfg.MaxModelLen-r.PromptTokens); delivered[out.ID] != want ||
+						res.OutputTokens != want {
+						t.Fatalf("request %d got %d tokens, its result says %d, want %d", out.ID, delivered[out.ID],
+							res.OutputTokens, want)
 					}
 				}
 			}
@@ -190,12 +193,14 @@ func TestFastForwardIsStepByStep(t *testing.T) {
 		}
 		requests := drawRequests(t, replicas[0].Config.BlockSize)
 		run := func(stepByStep bool) *Result {
-			res, err := RunReplicas(replicas, LeastLoaded(), requests, Options{SampleEvery: 3 * time.Millisecond, StepByStep: stepByStep})
+			res, err := RunReplicas(replicas, LeastLoaded(), requests,
+				Options{SampleEvery: 3 * time.Millisecond, StepByStep: stepByStep})
 			must.Succeed(t, err)
 			return res
 		}
 		fast, again, slow := run(false), run(false), run(true)
-		opt := gocmp.Options{gocmp.AllowUnexported(Result{}, Record{}), gocmp.Comparer((*hdrhistogram.Histogram).Equals)}
+		opt := gocmp.Options{gocmp.AllowUnexported(Result{}, Record{}),
+			gocmp.Comparer((*hdrhistogram.Histogram).Equals)}
 		if diff := gocmp.Diff(fast, again, opt); diff != "" {
 			t.Fatalf("two runs differ:\n%s", diff)
 		}
@@ -218,7 +223,8 @@ func TestTokensAreConserved(t *testing.T) {
 		for i, r := range res.Requests {
 			output += int64(r.OutputTokens)
 			preemptions += int64(r.Preemptions)
-			exact = exact && r.Preemptions == 0 && r.Outcome != Cancelled && (!cfg.AsyncScheduling || requests[i].MaxTokens == 0)
+			exact = exact && r.Preemptions == 0 && r.Outcome != Cancelled &&
+				(!cfg.AsyncScheduling || requests[i].MaxTokens == 0)
 			switch {
 			case r.Outcome == Unfinished:
 				t.Fatalf("request %d did not end", i)
@@ -227,7 +233,9 @@ func TestTokensAreConserved(t *testing.T) {
 			case r.Outcome == Finished:
 				needed += int64(r.PromptTokens - r.CachedTokens + r.OutputTokens - 1)
 			}
-			if r.OutputTokens > 0 && !slices.IsSortedFunc([]time.Duration{r.Arrival, r.Scheduled, r.FirstToken, r.LastToken, r.Finish}, cmp.Compare) {
+			if r.OutputTokens > 0 &&
+				!slices.IsSortedFunc([]time.Duration{r.Arrival, r.Scheduled, r.FirstToken, r.LastToken, r.Finish},
+					cmp.Compare) {
 				t.Fatalf("request %d's times are out of order: %+v", i, r)
 			}
 		}

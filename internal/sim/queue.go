@@ -2,16 +2,16 @@ package sim
 
 import "github.com/sixty-dev/sixty/internal/base/heap"
 
-// waitingQueue holds the requests that wait, first come first served or by
-// priority (v1/core/sched/request_queue.py@v0.23.0). Requests that left while
-// waiting stay inside, marked as ended, and are dropped when they come up.
+// A waitingQueue holds the requests that wait, first come first served or by priority
+// (v1/core/sched/request_queue.py@v0.23.0). Requests that left while waiting stay inside, marked as ended, and are
+// dropped when they come to the front.
 type waitingQueue struct {
 	policy Policy
 	ring   []*request // FCFS: ring buffer
 	head   int
-	stored int
+	stored int // requests in the ring
 	heap   heap.Heap[*request]
-	live   int
+	live   int // requests that have not ended
 }
 
 func (q *waitingQueue) len() int { return q.live }
@@ -28,8 +28,7 @@ func (q *waitingQueue) push(r *request) {
 	q.stored++
 }
 
-// pushFront adds a preempted request before all others; under the priority
-// policy there is no front.
+// pushFront adds a preempted request before all others, or at its place by priority.
 func (q *waitingQueue) pushFront(r *request) {
 	if q.policy == Priority {
 		q.push(r)

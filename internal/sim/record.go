@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A Record is the compact result of one request: 40 bytes, for runs of many requests. Durations are
-// as exact as a 32-bit number of seconds, one part in sixteen million.
+// A Record is the compact result of one request: 40 bytes, for runs of many requests. Durations are as exact as a
+// 32-bit number of seconds, one part in sixteen million.
 type Record struct {
 	Arrival time.Duration
 
 	ttft, queue, e2e, decode float32 // seconds; decode is from the first token to the last
 
-	// Batch and Context are the mean number of requests and of context tokens in a step, from the
-	// request's first token to its last.
+	// Batch and Context are the mean number of requests and of context tokens in a step, from the request's first token
+	// to its last.
 	Batch, Context float32
 
 	OutputTokens int32
@@ -44,15 +44,13 @@ func fromSeconds32(s float32) time.Duration { return time.Duration(math.Round(fl
 // TTFT is the time from arrival to the first token; it is valid only if there is a token.
 func (r *Record) TTFT() time.Duration { return fromSeconds32(r.ttft) }
 
-// Queue is the time from the arrival at the engine to the first scheduling; it is valid only if
-// there is a token.
+// Queue is the time from the arrival at the engine to the first scheduling; it is valid only if there is a token.
 func (r *Record) Queue() time.Duration { return fromSeconds32(r.queue) }
 
 // E2E is the time from arrival to the end.
 func (r *Record) E2E() time.Duration { return fromSeconds32(r.e2e) }
 
-// TPOT is the mean time per output token after the first, and 0 for a request with one
-// token.
+// TPOT is the mean time per output token after the first, and 0 for a request with one token.
 func (r *Record) TPOT() time.Duration {
 	if r.OutputTokens < 2 {
 		return 0

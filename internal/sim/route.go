@@ -7,8 +7,7 @@ type Load struct {
 	Running, Waiting int
 }
 
-// A Router chooses the replica of each request, in order of arrival. It may keep
-// state, and then serves one simulation.
+// A Router chooses the replica of each request, in order of arrival. It may keep state, and then serves one simulation.
 type Router interface {
 	Pick(r *Request, replicas []Load) int
 }
@@ -29,9 +28,9 @@ func (rr *roundRobin) Pick(_ *Request, replicas []Load) int {
 	return k
 }
 
-// Weighted spreads requests over the replicas in proportion to weights, as evenly as possible: each
-// goes to the replica that is the furthest behind its share. All weights must be finite and not
-// negative, and at least one above 0; replicas without a weight get nothing.
+// Weighted spreads requests over the replicas in proportion to weights, as evenly as possible: each goes to the replica
+// that is the furthest behind its share. All weights must be finite and not negative, and at least one above 0;
+// replicas without a weight get nothing.
 func Weighted(weights []float64) Router {
 	return &weighted{weights: slices.Clone(weights), credit: make([]float64, len(weights))}
 }
@@ -40,8 +39,8 @@ type weighted struct{ weights, credit []float64 }
 
 func (*weighted) blind() {}
 
-// Pick is the smooth weighted round-robin of nginx: every replica earns its weight,
-// and the one chosen pays what all earned.
+// Pick is the smooth weighted round-robin of nginx: every replica earns its weight, and the one chosen pays what all
+// earned.
 func (w *weighted) Pick(_ *Request, replicas []Load) int {
 	best, sum := -1, 0.0
 	for k := range min(len(w.weights), len(replicas)) {
@@ -57,11 +56,9 @@ func (w *weighted) Pick(_ *Request, replicas []Load) int {
 	return best
 }
 
-// LeastLoaded sends a request where the fewest run and wait, a waiting one
-// counting four times, and to the first of equals: the rule of vLLM's own
-// data-parallel load balancer (v1/engine/core_client.py@v0.23.0,
-// get_core_engine_for_request), which sees counts up to 100 ms old; here they
-// are current.
+// LeastLoaded sends a request to the first of the replicas with the lowest score: running requests plus four times the
+// waiting ones. This is the rule of vLLM's own data-parallel load balancer (v1/engine/core_client.py@v0.23.0,
+// get_core_engine_for_request), whose counts are up to 100 ms old; here they are current.
 func LeastLoaded() Router { return leastLoaded{} }
 
 type leastLoaded struct{}

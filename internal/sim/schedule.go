@@ -1,8 +1,7 @@
 package sim
 
-// formBatch builds the next batch: the running requests first, in order, then the
-// waiting ones as long as tokens, sequences and blocks last
-// (Scheduler.schedule, v1/core/sched/scheduler.py@v0.23.0).
+// formBatch builds the next batch: the running requests first, in order, then the waiting ones as long as tokens,
+// sequences and blocks last (Scheduler.schedule, v1/core/sched/scheduler.py@v0.23.0).
 func (e *Engine) formBatch() *batch {
 	b := e.newBatch()
 	budget := e.cfg.MaxNumBatchedTokens
@@ -38,8 +37,8 @@ func (e *Engine) newBatch() *batch {
 	return &batch{}
 }
 
-// formRunning schedules the running requests and preempts where blocks run out.
-// It returns the tokens left and whether it preempted.
+// formRunning schedules the running requests and preempts where blocks run out. It returns the tokens left and whether
+// it preempted.
 func (e *Engine) formRunning(b *batch, budget int) (int, bool) {
 	preempted := false
 	for i := 0; i < len(e.running) && budget > 0; {
@@ -86,9 +85,9 @@ func (e *Engine) newTokens(r *request, budget int) int {
 	return min(n, budget, e.cfg.MaxModelLen-1-r.computed)
 }
 
-// chooseVictim chooses the request to preempt: the newest in the running list, or the last by
-// priority and arrival. Among requests that are equal in both, vLLM takes the first in the list,
-// and two such requests can preempt each other for ever; here the later one goes.
+// chooseVictim chooses the request to preempt: the newest in the running list, or the last by priority and arrival.
+// Among requests that are equal in both, vLLM takes the first in the list, and two such requests can preempt each other
+// for ever; here the later one goes.
 func (e *Engine) chooseVictim() (*request, int) {
 	at := len(e.running) - 1
 	if e.cfg.Policy == Priority {
@@ -128,8 +127,7 @@ func (e *Engine) preemptRequest(r *request) {
 	e.waiting.pushFront(r)
 }
 
-// formWaiting admits waiting requests in order until one does not fit, and
-// returns how many it admitted.
+// formWaiting admits waiting requests in order until one does not fit, and returns how many it admitted.
 func (e *Engine) formWaiting(b *batch, budget int) int {
 	admitted := 0
 	for budget > 0 && len(e.running) < e.cfg.MaxNumSeqs {
@@ -178,9 +176,8 @@ func (e *Engine) countLookup(r *request) {
 	}
 }
 
-// findCachedBlocks finds the leading blocks of a waiting request in the prefix cache. The last
-// token is always computed, for its logits (KVCacheManager.get_computed_blocks,
-// v1/core/kv_cache_manager.py@v0.23.0).
+// findCachedBlocks finds the leading blocks of a waiting request in the prefix cache. The last token is always
+// computed, for its logits (KVCacheManager.get_computed_blocks, v1/core/kv_cache_manager.py@v0.23.0).
 func (e *Engine) findCachedBlocks(r *request) {
 	e.hits = e.hits[:0]
 	if !e.cfg.PrefixCaching {
@@ -201,9 +198,8 @@ func (e *Engine) findCachedBlocks(r *request) {
 	}
 }
 
-// admitRequest gives a waiting request the blocks that findCachedBlocks found and blocks for n new
-// tokens, or nothing if they do not fit. Found blocks without a holder come out of the free ones
-// (KVCacheManager.allocate_slots).
+// admitRequest gives a waiting request the blocks that findCachedBlocks found and blocks for n new tokens, or nothing
+// if they do not fit. Found blocks without a holder come out of the free ones (KVCacheManager.allocate_slots).
 func (e *Engine) admitRequest(r *request, n int) bool {
 	free := e.pool.freeCount
 	if len(e.running) > 0 {
@@ -239,8 +235,7 @@ func (e *Engine) admitRequest(r *request, n int) bool {
 	return true
 }
 
-// growBlocks gives a running request the blocks for n more tokens, or nothing if they
-// are not free.
+// growBlocks gives a running request the blocks for n more tokens, or nothing if they are not free.
 func (e *Engine) growBlocks(r *request, n int) bool {
 	need := blocksFor(min(r.computed+n, e.cfg.MaxModelLen), e.cfg.BlockSize) - len(r.blocks)
 	if need > e.pool.freeCount {
@@ -253,8 +248,8 @@ func (e *Engine) growBlocks(r *request, n int) bool {
 	return true
 }
 
-// cacheBlocks makes the full blocks of a request's first tokens findable. This happens when they
-// are scheduled, so that a request of the same batch can hit them.
+// cacheBlocks makes the full blocks of a request's first tokens findable. This happens when they are scheduled, so that
+// a request of the same batch can hit them.
 func (e *Engine) cacheBlocks(r *request, tokens int) {
 	if !e.cfg.PrefixCaching {
 		return

@@ -31,15 +31,14 @@ func QuantilesOf(ds []time.Duration) Quantiles {
 	}
 }
 
-// Arriving describes the time between the first arrival and the last, as a server's metrics would
-// show it, without the work that is left after it.
+// Arriving describes the time between the first arrival and the last, as a server's metrics would show it.
 type Arriving struct {
 	First, Last     time.Duration // arrivals
 	TTFTMean        time.Duration // over first tokens in that time
 	OutputPerSecond float64
 }
 
-// WhileArriving describes that time. It takes a request's tokens to come evenly.
+// WhileArriving describes the time between the first arrival and the last, as if each request's tokens came evenly.
 func WhileArriving(records []Record) Arriving {
 	a := Arriving{First: forever}
 	for i := range records {

@@ -36,7 +36,7 @@ import (
 type liveRun struct {
 	Name        string
 	Clients     int // 0: an open loop
-	Measured    []perfmodel.Measured
+	Measured    []perfmodel.MeasuredRequest
 	Preemptions float64
 }
 
@@ -113,10 +113,10 @@ func predictLive(t *testing.T, run *liveRun) {
 		ttft += (m.FirstToken - m.Request.Arrival).Seconds() / float64(len(ms))
 		tokens += m.Request.OutputTokens
 	}
-	fit, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, ms, nil, nil)
+	fit, err := perfmodel.FitRequests(perfmodel.Deployment{Config: cfg}, ms, nil, nil)
 	if errors.Is(err, perfmodel.ErrUndetermined) {
 		prior := perfmodel.Rough(sim.StepCost{Base: tpot / 2, Knee: 256})
-		fit, err = perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, ms, &prior, nil) // as perfmodel.Calibrate does
+		fit, err = perfmodel.FitRequests(perfmodel.Deployment{Config: cfg}, ms, &prior, nil) // as perfmodel.Calibrate does
 	}
 	if err != nil {
 		t.Logf("%s: no fit: %v", run.Name, err)
@@ -200,9 +200,9 @@ func startServer(t *testing.T, dir string, cfg sim.Config) string {
 
 // drive sends n requests, at a rate or by clients that each wait for their answer,
 // and measures them as clients do.
-func drive(t *testing.T, url string, rng *rand.Rand, n int, rate float64, clients int) []perfmodel.Measured {
+func drive(t *testing.T, url string, rng *rand.Rand, n int, rate float64, clients int) []perfmodel.MeasuredRequest {
 	t.Helper()
-	ms := make([]perfmodel.Measured, n)
+	ms := make([]perfmodel.MeasuredRequest, n)
 	prompts := make([][]int, n)
 	gaps := make([]time.Duration, n)
 	for i := range ms {
@@ -246,7 +246,7 @@ func drive(t *testing.T, url string, rng *rand.Rand, n int, rate float64, client
 	return ms
 }
 
-func complete(url string, prompt []int, m *perfmodel.Measured, start time.Time) error {
+func complete(url string, prompt []int, m *perfmodel.MeasuredRequest, start time.Time) error {
 	body, err := json.Marshal(map[string]any{
 		"model": "m", "prompt": prompt, "max_tokens": m.Request.OutputTokens, "ignore_eos": true, "stream": true, "temperature": 0,
 	})

@@ -174,7 +174,7 @@ func (p *Point) prepare() (*prepared, error) {
 		return nil, err
 	}
 	known.Merge(l.EngineConfig("the ledger"))
-	e, err := perfmodel.Config(l.Settings.Release, known, &l.Settings.Device)
+	e, err := perfmodel.NewEngine(l.Settings.Release, known, &l.Settings.Device)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
 	}

@@ -50,7 +50,7 @@ func truthFile(t *testing.T, run, file string) *os.File {
 // readRun reads a run's requests on one clock that begins with the first
 // arrival. Arrivals and the rest are on two clocks; the fastest passage between
 // them is taken to be immediate.
-func readRun(t *testing.T, run string) []perfmodel.Measured {
+func readRun(t *testing.T, run string) []perfmodel.MeasuredRequest {
 	type record struct {
 		Input     int     `json:"input_toks"`
 		Output    int     `json:"output_toks"`
@@ -70,9 +70,9 @@ func readRun(t *testing.T, run string) []perfmodel.Measured {
 	}
 	start := records[0].Arrival + offset
 	at := func(seconds float64) time.Duration { return time.Duration((seconds - start) * 1e9) }
-	ms := make([]perfmodel.Measured, len(records))
+	ms := make([]perfmodel.MeasuredRequest, len(records))
 	for i, r := range records {
-		ms[i] = perfmodel.Measured{
+		ms[i] = perfmodel.MeasuredRequest{
 			Request:   sim.Request{Arrival: at(r.Arrival + offset), PromptTokens: r.Input, OutputTokens: r.Output},
 			Scheduled: at(r.Scheduled), FirstToken: at(r.First), LastToken: at(r.Last),
 		}
@@ -109,17 +109,17 @@ func TestGroundTruth(t *testing.T) {
 				end = max(end, m.LastToken)
 			}
 			half := end / 2
-			before := func(m perfmodel.Measured) bool { return m.LastToken <= half }
-			after := func(m perfmodel.Measured) bool { return m.FirstToken > half }
+			before := func(m perfmodel.MeasuredRequest) bool { return m.LastToken <= half }
+			after := func(m perfmodel.MeasuredRequest) bool { return m.FirstToken > half }
 
 			past := fitRequests(t, cfg, ms, &prior, before)
 			checkTargets(t, compareRun(t, "first half of the requests", cfg, past, ms, after, half))
 			compareRun(t, "first half, without a prior", cfg, fitRequests(t, cfg, ms, nil, before), ms, after, half)
 			for _, share := range []float64{0.3, 0.7} {
 				cut := time.Duration(share * float64(end))
-				fit := fitRequests(t, cfg, ms, &prior, func(m perfmodel.Measured) bool { return m.LastToken <= cut })
+				fit := fitRequests(t, cfg, ms, &prior, func(m perfmodel.MeasuredRequest) bool { return m.LastToken <= cut })
 				compareRun(t, fmt.Sprintf("first %.0f %% of the time", 100*share), cfg, fit, ms,
-					func(m perfmodel.Measured) bool { return m.FirstToken > cut }, cut)
+					func(m perfmodel.MeasuredRequest) bool { return m.FirstToken > cut }, cut)
 			}
 			if truth.name == "RTX4090" { // the other run's KV usage was not recorded
 				fit := fitScrapes(t, cfg, truth.name, half, &prior)
@@ -127,17 +127,17 @@ func TestGroundTruth(t *testing.T) {
 			}
 			future := fitRequests(t, cfg, ms, &prior, after)
 			compareRun(t, "second half, predicting the first", cfg, future, ms, before, 0)
-			compareRun(t, "data sheet alone", cfg, perfmodel.FromPrior(prior), ms, after, half)
+			compareRun(t, "data sheet alone", cfg, perfmodel.FitPrior(prior), ms, after, half)
 		})
 	}
 }
 
-func fitRequests(t *testing.T, cfg sim.Config, ms []perfmodel.Measured, prior *perfmodel.Prior, use func(perfmodel.Measured) bool) *perfmodel.Fit {
+func fitRequests(t *testing.T, cfg sim.Config, ms []perfmodel.MeasuredRequest, prior *perfmodel.Prior, use func(perfmodel.MeasuredRequest) bool) *perfmodel.Fit {
 	t.Helper()
 	for i := range ms {
 		ms[i].Use = use(ms[i])
 	}
-	fit, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, ms, prior, nil)
+	fit, err := perfmodel.FitRequests(perfmodel.Deployment{Config: cfg}, ms, prior, nil)
 	if err != nil {
 		t.Logf("no fit: %v", err)
 		return nil
@@ -165,7 +165,7 @@ func fitScrapes(t *testing.T, cfg sim.Config, run string, until time.Duration, p
 			KVUsage: v[5] / 100,
 		})
 	}
-	fit, err := perfmodel.FromScrapes(cfg, scrapes, prior, nil)
+	fit, err := perfmodel.FitScrapes(cfg, scrapes, prior, nil)
 	if err != nil {
 		t.Logf("no fit: %v", err)
 		return nil
@@ -178,7 +178,7 @@ type errorsOf struct{ tpot, ttft50, ttft95, throughput float64 }
 
 // compareRun simulates the run and compares the requests that pred selects.
 // Throughput counts from a time on.
-func compareRun(t *testing.T, basis string, cfg sim.Config, fit *perfmodel.Fit, ms []perfmodel.Measured, pred func(perfmodel.Measured) bool, from time.Duration) *errorsOf {
+func compareRun(t *testing.T, basis string, cfg sim.Config, fit *perfmodel.Fit, ms []perfmodel.MeasuredRequest, pred func(perfmodel.MeasuredRequest) bool, from time.Duration) *errorsOf {
 	t.Helper()
 	if fit == nil {
 		return nil

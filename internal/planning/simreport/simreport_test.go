@@ -42,7 +42,7 @@ func run(t *testing.T, rs []sim.Request, blocks int, o *slo.Objective) (simrepor
 	t.Helper()
 	known := engine.ParseArgs("--max-num-seqs 64 --max-model-len 4096", "--engine-args")
 	known.Set(engine.NumBlocks, "2000", "cache_config_info")
-	e, err := perfmodel.Config("0.23.0", known, nil)
+	e, err := perfmodel.NewEngine("0.23.0", known, nil)
 	must.Succeed(t, err)
 	e.Config.NumBlocks = blocks
 	c := &perfmodel.Calibration{Fit: &perfmodel.Fit{Cost: cost, Low: cost, High: cost}, Basis: perfmodel.Requests,

@@ -13,12 +13,11 @@ import (
 	measured "github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// mostSteps of a fit, each a solution by least squares: each of the samples looks for its own
-// knee, so that a server's own numbers take some ten thousand, in a quarter of a second.
+// mostSteps of a fit, each a solution by least squares: each of the samples looks for its own knee, so that a server's
+// own numbers take some ten thousand, in a quarter of a second.
 const mostSteps = 100_000
 
-// TestAbsurdObservationsEnd fits to numbers that no server has: they are refused,
-// or the fit is a cost that can be.
+// TestAbsurdObservationsEnd fits to numbers that no server has: they are refused, or the fit is a cost that can be.
 func TestAbsurdObservationsEnd(t *testing.T) {
 	cfg, err := sim.Defaults("0.23.0")
 	must.Succeed(t, err)
@@ -35,11 +34,14 @@ func TestAbsurdObservationsEnd(t *testing.T) {
 			}
 			scrapes[i] = measured.Interval{
 				Seconds: 10, Running: v, KVUsage: 0.01 * v, Generated: 1000 * v, Computed: 300 * v, FirstTokens: v,
-				ITLSum: 10 * v, ITLCount: 990 * v, PrefillSum: 0.1 * v, PrefillCount: v, QueueCount: v, TTFTSum: 0.2 * v,
+				ITLSum: 10 * v, ITLCount: 990 * v, PrefillSum: 0.1 * v, PrefillCount: v, QueueCount: v,
+				TTFTSum: 0.2 * v,
 			}
 			for _, f := range []*float64{
-				&scrapes[i].Seconds, &scrapes[i].Running, &scrapes[i].KVUsage, &scrapes[i].Generated, &scrapes[i].Computed, &scrapes[i].FirstTokens,
-				&scrapes[i].ITLSum, &scrapes[i].ITLCount, &scrapes[i].PrefillSum, &scrapes[i].PrefillCount, &scrapes[i].QueueSum, &scrapes[i].TTFTSum,
+				&scrapes[i].Seconds, &scrapes[i].Running, &scrapes[i].KVUsage, &scrapes[i].Generated,
+				&scrapes[i].Computed, &scrapes[i].FirstTokens,
+				&scrapes[i].ITLSum, &scrapes[i].ITLCount, &scrapes[i].PrefillSum, &scrapes[i].PrefillCount,
+				&scrapes[i].QueueSum, &scrapes[i].TTFTSum,
 			} {
 				if rapid.IntRange(0, 60).Draw(t, "odd") == 0 {
 					*f = odd.Draw(t, "value")
@@ -52,7 +54,7 @@ func TestAbsurdObservationsEnd(t *testing.T) {
 			prior = &rough
 		}
 		steps, endless := 0, errors.New("it goes on")
-		f, err := perfmodel.FromScrapes(cfg, scrapes, prior, func() error {
+		f, err := perfmodel.FitScrapes(cfg, scrapes, prior, func() error {
 			if steps++; steps > mostSteps {
 				return endless
 			}

@@ -38,14 +38,16 @@ func TestSamplesAgreeAtTheLargestStepThatWasSeen(t *testing.T) {
 }
 
 func TestIntervalsAreNoNarrowerThanWhatTheFitMisses(t *testing.T) {
-	requests := []sim.Request{{PromptTokens: 100, OutputTokens: 50}, {Arrival: time.Second, PromptTokens: 100, OutputTokens: 50}}
+	requests := []sim.Request{{PromptTokens: 100, OutputTokens: 50},
+		{Arrival: time.Second, PromptTokens: 100, OutputTokens: 50}}
 	cfg, err := sim.Defaults("0.23.0")
 	must.Succeed(t, err)
 	cfg.MaxModelLen, cfg.NumBlocks = 1000, 1000
-	f := FromPrior(Rough(sim.StepCost{Base: 0.01, PerToken: 1e-5}))
+	f := FitPrior(Rough(sim.StepCost{Base: 0.01, PerToken: 1e-5}))
 	f.Draws = f.Draws[:1]
 	f.Draws[0] = f.Cost
-	p, err := f.Missing(Misses{TTFT: Miss{Mean: math.Log(0.8), Tail: math.Log(0.5)}}).Predict(Deployment{Config: cfg}, requests, 1, sim.Options{})
+	p, err := f.Missing(Misses{TTFT: Miss{Mean: math.Log(0.8), Tail: math.Log(0.5)}}).Predict(Deployment{Config: cfg},
+		requests, 1, sim.Options{})
 	must.Succeed(t, err)
 	near := func(name string, got, want float64) {
 		if math.Abs(got/want-1) > 1e-6 {

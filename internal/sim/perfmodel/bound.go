@@ -32,8 +32,8 @@ func (r Range) lightestStep(c sim.StepCost) float64 {
 	return c.Base + c.Experts*c.TouchedShare(r.MinSeqs) + c.PerSeq*r.MinSeqs + c.PerKV*r.MinKV
 }
 
-// differenceFrom says if steps took so much more or less time than data sheets and published
-// measurements suggest that something else was probably measured; "" if they did not.
+// differenceFrom compares measured steps with data sheets and published measurements. If they differ so much that
+// another model or GPU was probably measured, it says so; otherwise it returns "".
 func (p *Prior) differenceFrom(f *Fit) string {
 	if p == nil || p.roofline.Base == 0 || f.Observations == 0 {
 		return ""
@@ -46,6 +46,5 @@ func (p *Prior) differenceFrom(f *Fit) string {
 		"and the GPU", times)
 }
 
-// mostUnlike is more than nearly all of the measurements behind the prior differ from it if nothing
-// of their model was known.
+// mostUnlike is a factor by which hardly any measurement differs from a prior that was fitted without its model.
 const mostUnlike = 2

@@ -85,32 +85,36 @@ func TestSolveFindsTheConstantsThroughNoiseAndStalls(t *testing.T) {
 	}
 }
 
-// smallSteps are what a server without prefills of more than a few tokens shows: the cost of
-// a token beyond the knee is in none of its steps.
+// smallSteps are what a server without prefills of more than a few tokens shows: the cost of a token beyond the knee is
+// in none of its steps.
 func smallSteps(rng *rand.Rand, cfg sim.Config) []measured.Interval {
 	var out []measured.Interval
 	for range 200 {
 		running, steps := 1+rng.Float64()*10, 100.0
 		step := (4e-3 + 100e-6*running) * math.Exp(0.1*rng.NormFloat64())
 		out = append(out, measured.Interval{
-			Seconds: 1, Running: running, KVUsage: 100 * running / float64(cfg.Tokens()), Steps: steps, Generated: running * steps,
-			Computed: 60, FirstTokens: 3, ITLSum: step * running * steps, ITLCount: running * steps,
+			Seconds: 1, Running: running, KVUsage: 100 * running / float64(cfg.Tokens()), Steps: steps,
+			Generated: running * steps,
+			Computed:  60, FirstTokens: 3, ITLSum: step * running * steps, ITLCount: running * steps,
 		})
 	}
 	return out
 }
 
-// TestLargerStepsThanSeenAreUncertain: steps of a few tokens do not tell what those of hundreds
-// take, which the fit neither makes up nor claims to know.
+// TestLargerStepsThanSeenAreUncertain: steps of a few tokens do not tell what those of hundreds take, which the fit
+// neither makes up nor claims to know.
 func TestLargerStepsThanSeenAreUncertain(t *testing.T) {
-	c, err := perfmodel.Calibrate(perfmodel.Evidence{Config: config(t), Scrapes: smallSteps(rand.New(rand.NewPCG(4, 4)), config(t)), ScrapesFrom: "a test"})
+	c, err := perfmodel.Calibrate(perfmodel.Evidence{Config: config(t),
+		Scrapes: smallSteps(rand.New(rand.NewPCG(4, 4)), config(t)), ScrapesFrom: "a test"})
 	must.Succeed(t, err)
 	decode := func(sim.StepCost) sim.Work { return sim.Work{Steps: 1, Seqs: 5, Tokens: 5, KVTokens: 500} }
 	prefill := func(c sim.StepCost) sim.Work {
-		return sim.Work{Steps: 1, Mixed: 1, Seqs: 1, Tokens: 2000, Excess: max(0, 2000-int64(c.Knee)), KVTokens: 2000, Pairs: 2_000_000}
+		return sim.Work{Steps: 1, Mixed: 1, Seqs: 1, Tokens: 2000, Excess: max(0, 2000-int64(c.Knee)), KVTokens: 2000,
+			Pairs: 2_000_000}
 	}
 	if got := c.Fit.Cost.PerToken * float64(c.Fit.Cost.Knee); got > 1.5*(c.Fit.Cost.Base+c.Fit.Cost.Mixed) {
-		t.Errorf("the arithmetic of %d tokens takes %v, and is to hide behind a base of %v", c.Fit.Cost.Knee, got, c.Fit.Cost.Base)
+		t.Errorf("the arithmetic of %d tokens takes %v, and is to hide behind a base of %v", c.Fit.Cost.Knee, got,
+			c.Fit.Cost.Base)
 	}
 	width := func(step func(sim.StepCost) sim.Work) float64 {
 		var all []float64
@@ -121,7 +125,8 @@ func TestLargerStepsThanSeenAreUncertain(t *testing.T) {
 		return all[len(all)*95/100] / all[len(all)*5/100]
 	}
 	if near, far := width(decode), width(prefill); near > 1.5 || far < 2 {
-		t.Errorf("samples differ by a factor of %.2f for steps like those seen, %.2f for steps of 2000 tokens", near, far)
+		t.Errorf("samples differ by a factor of %.2f for steps like those seen, %.2f for steps of 2000 tokens", near,
+			far)
 	}
 }
 
@@ -145,12 +150,14 @@ func TestSolveRefusesWhatItCannotFit(t *testing.T) {
 		obs  []perfmodel.Observation
 		want string
 	}{
-		"too few observations":         {obs[:29], "29 of 30 samples"},
-		"a negative duration":          {bad(func(o *perfmodel.Observation) { o.Seconds = -1 }), "observation 7"},
-		"a duration that is no number": {bad(func(o *perfmodel.Observation) { o.Seconds = math.NaN() }), "observation 7"},
-		"an infinite duration":         {bad(func(o *perfmodel.Observation) { o.Seconds = math.Inf(1) }), "observation 7"},
-		"no steps":                     {bad(func(o *perfmodel.Observation) { o.Work.Steps = 0 }), "observation 7"},
-		"no base cost":                 {flat, "do not determine"},
+		"too few observations": {obs[:29], "29 of 30 samples"},
+		"a negative duration":  {bad(func(o *perfmodel.Observation) { o.Seconds = -1 }), "observation 7"},
+		"a duration that is no number": {bad(func(o *perfmodel.Observation) { o.Seconds = math.NaN() }),
+			"observation 7"},
+		"an infinite duration": {bad(func(o *perfmodel.Observation) { o.Seconds = math.Inf(1) }),
+			"observation 7"},
+		"no steps":     {bad(func(o *perfmodel.Observation) { o.Work.Steps = 0 }), "observation 7"},
+		"no base cost": {flat, "do not determine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := perfmodel.Solve(tc.obs, 0, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -161,7 +168,7 @@ func TestSolveRefusesWhatItCannotFit(t *testing.T) {
 }
 
 // measure simulates a server of known cost and returns what a load test sees.
-func measure(t *testing.T, cfg sim.Config, requests []sim.Request, scheduled bool) []perfmodel.Measured {
+func measure(t *testing.T, cfg sim.Config, requests []sim.Request, scheduled bool) []perfmodel.MeasuredRequest {
 	t.Helper()
 	res, err := sim.Run(cfg, trueCost, requests, sim.Options{})
 	must.Succeed(t, err)
@@ -175,10 +182,11 @@ func measure(t *testing.T, cfg sim.Config, requests []sim.Request, scheduled boo
 }
 
 // asSeen is what a client sees of a simulation.
-func asSeen(requests []sim.Request, res *sim.Result) []perfmodel.Measured {
-	ms := make([]perfmodel.Measured, len(requests))
+func asSeen(requests []sim.Request, res *sim.Result) []perfmodel.MeasuredRequest {
+	ms := make([]perfmodel.MeasuredRequest, len(requests))
 	for i, r := range res.Requests {
-		ms[i] = perfmodel.Measured{Request: requests[i], Scheduled: -1, FirstToken: r.FirstToken, LastToken: r.LastToken, Use: true}
+		ms[i] = perfmodel.MeasuredRequest{Request: requests[i], Scheduled: -1, FirstToken: r.FirstToken,
+			LastToken: r.LastToken, Use: true}
 	}
 	return ms
 }
@@ -187,7 +195,8 @@ func TestACostFittedToRequestsPredictsAnotherLoad(t *testing.T) {
 	cfg := config(t)
 	for name, scheduled := range map[string]bool{"times of scheduling known": true, "only what clients see": false} {
 		t.Run(name, func(t *testing.T) {
-			f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, measure(t, cfg, workload(1, 6, 400), scheduled), nil, nil)
+			f, err := perfmodel.FitRequests(perfmodel.Deployment{Config: cfg},
+				measure(t, cfg, workload(1, 6, 400), scheduled), nil, nil)
 			must.Succeed(t, err)
 			other := workload(2, 5, 300)
 			p, err := f.Predict(perfmodel.Deployment{Config: cfg}, other, perfmodel.PredictionDraws, sim.Options{})
@@ -215,7 +224,7 @@ func TestACostFittedToScrapesPredictsTheSameServer(t *testing.T) {
 	}
 	prior := perfmodel.Rough(trueCost) // as a data sheet would have it: of the right order
 	prior.Base, prior.PerKV, prior.PerToken = 15e-3, 70e-9, 80e-6
-	f, err := perfmodel.FromScrapes(cfg, scrape(t, cfg, requests), &prior, nil)
+	f, err := perfmodel.FitScrapes(cfg, scrape(t, cfg, requests), &prior, nil)
 	must.Succeed(t, err)
 	p, err := f.Predict(perfmodel.Deployment{Config: cfg}, requests, perfmodel.PredictionDraws, sim.Options{})
 	must.Succeed(t, err)
@@ -227,8 +236,7 @@ func TestACostFittedToScrapesPredictsTheSameServer(t *testing.T) {
 	countWithin(t, "throughput", p.OutputPerSecond.Value, want.OutputPerSecond, 0.02)
 }
 
-// scrape drives an engine of known cost in virtual time and reads its metrics
-// every second.
+// scrape drives an engine of known cost in virtual time and reads its metrics every second.
 func scrape(t *testing.T, cfg sim.Config, requests []sim.Request) []measured.Interval {
 	t.Helper()
 	e, err := sim.New(cfg, trueCost)
@@ -284,7 +292,8 @@ func scrape(t *testing.T, cfg sim.Config, requests []sim.Request) []measured.Int
 
 func TestPredictionsSayWhereTheyCannotBeTrusted(t *testing.T) {
 	cfg := config(t)
-	f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, measure(t, cfg, workload(1, 4, 300), true), nil, nil)
+	f, err := perfmodel.FitRequests(perfmodel.Deployment{Config: cfg}, measure(t, cfg, workload(1, 4, 300), true), nil,
+		nil)
 	must.Succeed(t, err)
 	for name, tc := range map[string]struct {
 		fit  *perfmodel.Fit
@@ -294,11 +303,12 @@ func TestPredictionsSayWhereTheyCannotBeTrusted(t *testing.T) {
 		"a load like the calibration's":       {f, 4, ""},
 		"a load far beyond the calibration's": {f, 40, "extrapolated: batches of up to"},
 		"a load far below the calibration's":  {f, 0.05, "were never measured"},
-		"no calibration":                      {perfmodel.FromPrior(perfmodel.Rough(trueCost)), 4, "not calibrated"},
+		"no calibration":                      {perfmodel.FitPrior(perfmodel.Rough(trueCost)), 4, "not calibrated"},
 		"constants that were given":           {&perfmodel.Fit{Cost: trueCost, Low: trueCost, High: trueCost}, 40, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := tc.fit.Predict(perfmodel.Deployment{Config: cfg}, workload(3, tc.rate, 200), perfmodel.PredictionDraws, sim.Options{})
+			p, err := tc.fit.Predict(perfmodel.Deployment{Config: cfg}, workload(3, tc.rate, 200),
+				perfmodel.PredictionDraws, sim.Options{})
 			must.Succeed(t, err)
 			warnings := strings.Join(p.Warnings, "\n")
 			if tc.want == "" && warnings != "" || !strings.Contains(warnings, tc.want) {
@@ -314,12 +324,14 @@ func TestPredictionsSayWhereTheyCannotBeTrusted(t *testing.T) {
 func TestNearSaturationThePredictionSaysSo(t *testing.T) {
 	cfg := config(t)
 	cfg.MaxNumSeqs = 16
-	f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, measure(t, cfg, workload(1, 4, 300), true), nil, nil)
+	f, err := perfmodel.FitRequests(perfmodel.Deployment{Config: cfg}, measure(t, cfg, workload(1, 4, 300), true), nil,
+		nil)
 	must.Succeed(t, err)
 	for i := range f.Draws { // the uncertainty of a poor calibration
 		f.Draws[i].Base *= 1 + 0.1*float64(i%3-1)
 	}
-	p, err := f.Predict(perfmodel.Deployment{Config: cfg}, workload(4, 4.9, 600), perfmodel.PredictionDraws, sim.Options{})
+	p, err := f.Predict(perfmodel.Deployment{Config: cfg}, workload(4, 4.9, 600), perfmodel.PredictionDraws,
+		sim.Options{})
 	must.Succeed(t, err)
 	if w := strings.Join(p.Warnings, "\n"); !strings.Contains(w, "near saturation") {
 		t.Errorf("P95 TTFT %+v with warnings %q, want one about saturation", p.TTFT.P95, w)
@@ -328,8 +340,9 @@ func TestNearSaturationThePredictionSaysSo(t *testing.T) {
 
 func TestNothingToFitToIsAnErrorWithAWayOut(t *testing.T) {
 	cfg := config(t)
-	_, requests := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, make([]perfmodel.Measured, 50), nil, nil)
-	_, scrapes := perfmodel.FromScrapes(cfg, make([]measured.Interval, 50), nil, nil)
+	_, requests := perfmodel.FitRequests(perfmodel.Deployment{Config: cfg}, make([]perfmodel.MeasuredRequest, 50), nil,
+		nil)
+	_, scrapes := perfmodel.FitScrapes(cfg, make([]measured.Interval, 50), nil, nil)
 	for name, err := range map[string]error{"no finished request": requests, "an idle server": scrapes} {
 		if err == nil || hint.Of(err) == "" {
 			t.Errorf("%s: error %v with hint %q, want both", name, err, hint.Of(err))
@@ -350,16 +363,19 @@ func TestADataSheetGivesTheRightOrder(t *testing.T) {
 	}
 }
 
-// TestWithoutCUDAGraphsTheProcessorIsTheLimit: where reading the weights takes longer than
-// launching kernels one by one, their absence costs nothing.
+// TestWithoutCUDAGraphsTheProcessorIsTheLimit: where reading the weights takes longer than launching kernels one by
+// one, their absence costs nothing.
 func TestWithoutCUDAGraphsTheProcessorIsTheLimit(t *testing.T) {
 	cost := func(gpu string, eager bool) sim.StepCost {
-		l, err := perfmodel.NewLedger(modelconfigtest.Read(t, "llama-3.1-8b"), perfmodel.Settings{Device: *spec(t, gpu), MaxModelLen: 4096, EnforceEager: eager})
+		l, err := perfmodel.NewLedger(modelconfigtest.Read(t, "llama-3.1-8b"),
+			perfmodel.Settings{Device: *spec(t, gpu), MaxModelLen: 4096, EnforceEager: eager})
 		must.Succeed(t, err)
 		return l.StepCost(700).StepCost
 	}
-	if with, without := cost("H100", false), cost("H100", true); without.Base < 1.5*with.Base || without.Knee <= with.Knee {
-		t.Errorf("on an H100 a step takes %v s with a knee at %d tokens, without CUDA graphs %v s and %d", with.Base, with.Knee, without.Base, without.Knee)
+	if with, without := cost("H100", false), cost("H100", true); without.Base < 1.5*with.Base ||
+		without.Knee <= with.Knee {
+		t.Errorf("on an H100 a step takes %v s with a knee at %d tokens, without CUDA graphs %v s and %d", with.Base,
+			with.Knee, without.Base, without.Knee)
 	}
 	if with, without := cost("L4", false), cost("L4", true); without.Base != with.Base {
 		t.Errorf("on an L4 a step takes %v s, without CUDA graphs %v s", with.Base, without.Base)

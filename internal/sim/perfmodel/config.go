@@ -18,17 +18,17 @@ type Engine struct {
 	Config  sim.Config
 	Release engine.Release
 
-	// Assumed lists defaults taken for unknown settings, as sentences; NotModelled lists known
-	// settings that the simulation leaves out.
+	// Assumed lists defaults taken for unknown settings, as sentences; NotModelled lists known settings that the
+	// simulation leaves out.
 	Assumed, NotModelled []string
 }
 
-// Config makes an engine's configuration from its release ("" is vllm.DefaultRelease) and its known
-// settings: arguments, labels of vllm:cache_config_info, a start-up log. Unknown settings take vllm
-// serve's defaults, which depend on the accelerator; a nil device is an unknown one.
+// NewEngine returns an engine's configuration from its release ("" is vllm.DefaultRelease) and its known settings:
+// arguments, labels of vllm:cache_config_info, a start-up log. Unknown settings take vllm serve's defaults, which
+// depend on the accelerator; a nil device is an unknown one.
 //
 // The size of the KV cache has no default: without it there is an error.
-func Config(release engine.Release, known engine.Config, device *GPU) (*Engine, error) {
+func NewEngine(release engine.Release, known engine.Config, device *GPU) (*Engine, error) {
 	e := &Engine{Release: release}
 	if release == "" {
 		e.Release = vllm.DefaultRelease
@@ -71,7 +71,7 @@ func Config(release engine.Release, known engine.Config, device *GPU) (*Engine, 
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	e.leaveOut(known)
+	e.listNotModelled(known)
 	return e, nil
 }
 
@@ -111,16 +111,15 @@ func (e *Engine) setLimits(s *flagReader, device *GPU) {
 	e.Assumed = append(e.Assumed, assumed...)
 }
 
-// A machine is the basis of vLLM's default limits.
+// A machine has the facts on which vLLM's default limits depend.
 type machine struct {
 	Release engine.Release
 	Device  string  // "" is an unknown one
 	Memory  float64 // bytes of one device
 }
 
-// defaultLimits returns max-num-seqs and max-num-batched-tokens. A limit that is 0 takes vLLM's
-// default (engine/arg_utils.py@v0.23.0, get_batch_defaults and the adjustments after it), which is
-// added to the assumptions.
+// defaultLimits returns max-num-seqs and max-num-batched-tokens. A limit that is 0 takes vLLM's default
+// (engine/arg_utils.py@v0.23.0, get_batch_defaults and the adjustments after it), which is added to the assumptions.
 func (m machine) defaultLimits(seqs, tokens, maxModelLen int, chunked bool,
 	what string,
 ) (maxNumSeqs, maxNumBatchedTokens int, assumptions []string) {
@@ -148,8 +147,8 @@ func (m machine) defaultLimits(seqs, tokens, maxModelLen int, chunked bool,
 	return seqs, tokens, assumptions
 }
 
-// leaveOut lists settings that affect a server and not the simulation.
-func (e *Engine) leaveOut(known engine.Config) {
+// listNotModelled lists settings that affect a server and not the simulation.
+func (e *Engine) listNotModelled(known engine.Config) {
 	e.NotModelled = vllm.Engine.Flags.LeftOut(known, engine.Schedule)
 	if n, _, ok := known.Number(engine.PipelineParallelSize); ok && n > 1 {
 		e.NotModelled = append(e.NotModelled,
@@ -235,8 +234,8 @@ func (s *flagReader) readBool(flag string, to *bool) {
 	}
 }
 
-// ParseCount reads a whole number as vllm serve takes it: 8192, 8k for 8,000, 8K for
-// 8,192, and m, M, g, G likewise (utils/argparse_utils.py, human_readable_int).
+// ParseCount reads a whole number as vllm serve takes it: 8192, 8k for 8,000, 8K for 8,192, and m, M, g, G likewise
+// (utils/argparse_utils.py, human_readable_int).
 func ParseCount(text string) (int, error) {
 	factor := 1.0
 	if n := len(text); n > 0 {

@@ -7,12 +7,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// UsualBatch is the batch for which fits work out the share of experts that a step reads: fitted
-// constants do not depend on a step's batch.
+// UsualBatch is the batch for which fits compute the share of the experts that a step reads, because fitted constants
+// cannot depend on a step's batch.
 const UsualBatch = 32
 
-// ReadPerToken is the bytes of one GPU's cache that a decode step reads for each token of context,
-// on average over a request of meanTokens: windows end, states do not grow.
+// ReadPerToken is the bytes of one GPU's cache that a decode step reads for each token of context, on average over a
+// request of meanTokens. Attention with a window reads no more than the window; states do not grow.
 func (l *Ledger) ReadPerToken(meanTokens float64) float64 {
 	m, s := l.Model, &l.Settings
 	per := tokenBytes(m, s)
@@ -33,8 +33,8 @@ func (l *Ledger) ReadPerToken(meanTokens float64) float64 {
 	return sum / float64(s.PP)
 }
 
-// StepCost is the cost of a step on one tensor-parallel group, for requests that hold meanTokens on
-// average, from data sheets and published measurements. The device's data sheet must be known.
+// StepCost is the cost of a step on one tensor-parallel group, for requests that hold meanTokens on average, from data
+// sheets and published measurements. The device's data sheet must be known.
 func (l *Ledger) StepCost(meanTokens float64) Prior {
 	shape := l.Shape(meanTokens)
 	p := shape.EstimatePrior()
@@ -49,7 +49,7 @@ func (l *Ledger) StepCost(meanTokens float64) Prior {
 	return p
 }
 
-// StepTimesFrom names the sources of StepCost, for people.
+// StepTimesFrom describes the sources of StepCost to the user.
 func (l *Ledger) StepTimesFrom() string {
 	text := l.Settings.Device.Name
 	if l.Settings.TP > 1 {
@@ -61,9 +61,9 @@ func (l *Ledger) StepTimesFrom() string {
 	return text
 }
 
-// Transfer scales a fit from one deployment to another by the ratio of their priors. It scales each
-// sample of the fit by a sample of that ratio. So anything that only one deployment has, such as
-// all-reduces, widens the intervals by its own uncertainty.
+// Transfer scales a fit from one deployment to another by the ratio of their priors. It scales each sample of the fit
+// by a sample of that ratio. So work that only one deployment has, such as all-reduces, widens the intervals by its own
+// uncertainty.
 func (f *Fit) Transfer(from, to Prior) *Fit {
 	out := f.Scale(costRatios(from.StepCost, to.StepCost))
 	n := min(len(from.Draws), len(to.Draws))

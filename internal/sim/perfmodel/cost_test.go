@@ -45,14 +45,16 @@ func TestAStepReadsTheWeightsAndTheCache(t *testing.T) {
 	q := ledger(t, modelconfigtest.Read(t, "qwen3-30b-a3b"), Settings{Device: device(t, "H100")})
 	experts := 48.0 * 128 * 3 * 2048 * 768 * 2
 	dense := 2*(30532122624.0-151936*2048) - experts
-	if got := q.Shape(1000); math.Abs(got.dense/dense-1) > 1e-6 || got.experts != experts || got.expertShare != 8.0/128 {
+	if got := q.Shape(1000); math.Abs(got.dense/dense-1) > 1e-6 || got.experts != experts ||
+		got.expertShare != 8.0/128 {
 		t.Errorf("Qwen3 30B reads %v and %v bytes, want %v and %v", got.dense, got.experts, dense, experts)
 	}
 }
 
 func TestMoreGPUsAreFasterAndCostAllReduces(t *testing.T) {
 	cost := func(tp int, gpu string) sim.StepCost {
-		return ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{Device: device(t, gpu), TP: tp}).StepCost(1000).StepCost
+		return ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"),
+			Settings{Device: device(t, gpu), TP: tp}).StepCost(1000).StepCost
 	}
 	one, four := cost(1, "H100"), cost(4, "H100")
 	if !(four.Base < one.Base && four.PerToken < one.PerToken && four.PerKV < one.PerKV) {

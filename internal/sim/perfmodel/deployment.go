@@ -39,8 +39,8 @@ type Deployment struct {
 	Replicas int // engines with that configuration; 0 is 1
 	Route    Route
 
-	// Lockstep is how many of the engines step together: the data-parallel ranks of a mixture of
-	// experts. 0 and 1: each engine steps alone.
+	// Lockstep is how many of the engines step together: the data-parallel ranks of a mixture of experts. 0 and 1: each
+	// engine steps alone.
 	Lockstep int
 
 	Shares []float64 // each replica's share of the requests under AsObserved, from a workload.Measured
@@ -63,9 +63,8 @@ func (d Deployment) Validate() error {
 
 const maxReplicas = 1024
 
-// Draws returns how many samples of the calibration an interval is worth for a workload of this
-// many requests: all of them for a short workload, and only the two extremes where each simulation
-// takes a good part of a second.
+// Draws returns how many samples of the calibration an interval is worth for a workload of this many requests: all of
+// them for a short workload, and only the two extremes where each simulation takes a good part of a second.
 func Draws(requests int) int {
 	const budget = 75_000 // simulated requests
 	return min(max(budget/max(requests, 1), 2), PredictionDraws)

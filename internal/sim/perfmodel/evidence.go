@@ -25,19 +25,16 @@ const (
 type Evidence struct {
 	// Config is the configuration under which requests and scrapes were observed.
 	Config sim.Config
-	// Requested is the deployment that requests were sent to, if it is more than one engine of
-	// Config.
+	// Requested is the deployment that requests were sent to, if it is more than one engine of Config.
 	Requested Deployment
 
-	Requests []Measured
+	Requests []MeasuredRequest
 	Scrapes  []workload.Interval
 
-	// Prior comes from data sheets (Ledger.StepCost): the prior of a fit, and the basis if nothing
-	// was measured.
+	// Prior comes from data sheets (Ledger.StepCost): the prior of a fit, and the basis if nothing was measured.
 	Prior *Prior
 
-	// Check, which may be nil, is called now and then. Its error ends the calibration, as a
-	// context's would.
+	// Check, which may be nil, is called now and then. Its error ends the calibration, as a context's would.
 	Check func() error
 
 	// The source of each part, for people: a file's name, a URL, "H100 SXM".
@@ -54,14 +51,13 @@ type Calibration struct {
 	Notes []string
 }
 
-// poorFit is the median error of durations above which a fit does not describe its own
-// observations: the server spent its time on something that the model of a step does not have.
+// poorFit is the median error of durations above which a fit does not describe its own observations: the server spent
+// time on work that is not modelled.
 const poorFit = 0.25
 
-// Calibrate fits step times to the best evidence. Per-request results come first, because they show
-// the work that each request waited for. Then come metrics, which are means over intervals, then
-// data sheets, which are a rough estimate. Evidence that cannot be fitted is passed over with a
-// note; without any other it is an error.
+// Calibrate fits step times to the best evidence. Per-request results come first, because they show the work that each
+// request waited for. Then come metrics, which are means over intervals, then data sheets, which are a rough estimate.
+// Evidence that cannot be fitted is passed over with a note; without any other it is an error.
 func Calibrate(e Evidence) (*Calibration, error) {
 	if e.Prior != nil {
 		if err := e.Prior.Validate(); err != nil {
@@ -72,11 +68,11 @@ func Calibrate(e Evidence) (*Calibration, error) {
 	if len(e.Requests) > 0 {
 		d := e.Requested
 		d.Config = e.Config
-		f, err := FromRequests(d, e.Requests, c.priorOrGuess(typicalRequest(e.Requests)), e.Check)
+		f, err := FitRequests(d, e.Requests, c.priorOrGuess(typicalRequest(e.Requests)), e.Check)
 		c.consider(Requests, e.RequestsFrom, f, err)
 	}
 	if len(e.Scrapes) > 0 && (c.Fit == nil || c.Fit.MedianError > poorFit) {
-		f, err := FromScrapes(e.Config, e.Scrapes, c.priorOrGuess(typicalScrape(e.Scrapes)), e.Check)
+		f, err := FitScrapes(e.Config, e.Scrapes, c.priorOrGuess(typicalScrape(e.Scrapes)), e.Check)
 		c.consider(Metrics, e.ScrapesFrom, f, err)
 	}
 	if e.Check != nil {
@@ -88,7 +84,7 @@ func Calibrate(e Evidence) (*Calibration, error) {
 		return nil, c.impossible
 	}
 	if c.Fit == nil && e.Prior != nil {
-		c.consider(DataSheet, e.HardwareFrom, FromPrior(*e.Prior), nil)
+		c.consider(DataSheet, e.HardwareFrom, FitPrior(*e.Prior), nil)
 	}
 	if c.Fit == nil {
 		if c.failed != nil {
@@ -118,7 +114,7 @@ func (c *calibrator) priorOrGuess(step float64) *Prior {
 	return &guess
 }
 
-// consider takes a fit into account, or notes its error.
+// consider chooses a fit if it is better than the present one, or notes its error.
 func (c *calibrator) consider(b Basis, source string, fit *Fit, err error) {
 	if err != nil {
 		c.failed = fmt.Errorf("%s: %w", source, err)
@@ -162,9 +158,8 @@ func (c *Calibration) chooseFit(b Basis, source string, fit *Fit, prior *Prior) 
 	}
 }
 
-// typicalRequest and typicalScrape return the median time of a token in seconds, which is the time
-// of a step.
-func typicalRequest(ms []Measured) float64 {
+// typicalRequest and typicalScrape return the median time between tokens, in seconds, which is the time of a step.
+func typicalRequest(ms []MeasuredRequest) float64 {
 	var v []float64
 	for _, m := range ms {
 		if n := m.Request.OutputTokens; m.Use && n > 1 && m.LastToken > m.FirstToken {
@@ -184,7 +179,7 @@ func typicalScrape(scrapes []workload.Interval) float64 {
 	return stat.Median(v)
 }
 
-// Statement says in one sentence what the step times rest on.
+// Statement describes the basis of the step times in one sentence.
 func (c *Calibration) Statement() string {
 	f := c.Fit
 	if c.Basis == DataSheet {

@@ -50,7 +50,8 @@ func TestConfig(t *testing.T) {
 		{"an unknown policy", "0.23.0", "--scheduling-policy lifo --num-gpu-blocks-override 100", nil, want{}, "lifo"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e, err := perfmodel.Config(engine.Release(tt.release), engine.ParseArgs(tt.args, "--engine-args"), tt.gpu)
+			e, err := perfmodel.NewEngine(engine.Release(tt.release), engine.ParseArgs(tt.args, "--engine-args"),
+				tt.gpu)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) || hint.Of(err) == "" {
 					t.Fatalf("error %v (try: %s), want one with %q and a way out", err, hint.Of(err), tt.err)
@@ -59,7 +60,8 @@ func TestConfig(t *testing.T) {
 			}
 			must.Succeed(t, err)
 			c := e.Config
-			if got := (want{c.MaxNumSeqs, c.MaxNumBatchedTokens, c.NumBlocks, c.MaxModelLen, c.ChunkedPrefill, len(e.Assumed)}); got != tt.want {
+			if got := (want{c.MaxNumSeqs, c.MaxNumBatchedTokens, c.NumBlocks, c.MaxModelLen, c.ChunkedPrefill,
+				len(e.Assumed)}); got != tt.want {
 				t.Errorf("got %+v, want %+v; assumed %q", got, tt.want, e.Assumed)
 			}
 		})
@@ -67,15 +69,18 @@ func TestConfig(t *testing.T) {
 }
 
 func TestConfigTellsWhatItLeavesOut(t *testing.T) {
-	e, err := perfmodel.Config("0.23.0", engine.ParseArgs("--num-gpu-blocks-override 100 --speculative-config {} --pipeline-parallel-size 2", "x"), nil)
+	e, err := perfmodel.NewEngine("0.23.0",
+		engine.ParseArgs("--num-gpu-blocks-override 100 --speculative-config {} --pipeline-parallel-size 2", "x"), nil)
 	must.Succeed(t, err)
-	if diff := cmp.Diff([]string{"--pipeline-parallel-size: batches in flight in the pipeline's stages", "--speculative-config: draft tokens"}, e.NotModelled); diff != "" {
+	if diff := cmp.Diff([]string{"--pipeline-parallel-size: batches in flight in the pipeline's stages",
+		"--speculative-config: draft tokens"}, e.NotModelled); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // truth is a server whose constants are known.
-var truth = sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 60e-6, PerKV: 80e-9, PerPair: 1e-9, Knee: 256}
+var truth = sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 60e-6, PerKV: 80e-9, PerPair: 1e-9,
+	Knee: 256}
 
 func large(t *testing.T) sim.Config {
 	t.Helper()
@@ -91,12 +96,13 @@ func poisson(rate float64, n int) []sim.Request {
 	requests := make([]sim.Request, n)
 	for i := range requests {
 		at += rng.ExpFloat64() / rate
-		requests[i] = sim.Request{Arrival: time.Duration(at * 1e9), PromptTokens: 50 + int(rng.ExpFloat64()*600), OutputTokens: 20 + int(rng.ExpFloat64()*150)}
+		requests[i] = sim.Request{Arrival: time.Duration(at * 1e9), PromptTokens: 50 + int(rng.ExpFloat64()*600),
+			OutputTokens: 20 + int(rng.ExpFloat64()*150)}
 	}
 	return requests
 }
 
-func measuredOf(t *testing.T, requests []sim.Request) []perfmodel.Measured {
+func measuredOf(t *testing.T, requests []sim.Request) []perfmodel.MeasuredRequest {
 	t.Helper()
 	res, err := sim.Run(large(t), truth, requests, sim.Options{})
 	must.Succeed(t, err)
@@ -106,7 +112,8 @@ func measuredOf(t *testing.T, requests []sim.Request) []perfmodel.Measured {
 // priorOf is that of Llama 3.1 8B on a GPU.
 func priorOf(t *testing.T, gpu string) *perfmodel.Prior {
 	t.Helper()
-	l, err := perfmodel.NewLedger(modelconfigtest.Read(t, "llama-3.1-8b"), perfmodel.Settings{Device: *spec(t, gpu), MaxModelLen: 4096})
+	l, err := perfmodel.NewLedger(modelconfigtest.Read(t, "llama-3.1-8b"),
+		perfmodel.Settings{Device: *spec(t, gpu), MaxModelLen: 4096})
 	must.Succeed(t, err)
 	p := l.StepCost(700)
 	return &p
@@ -152,10 +159,12 @@ func TestCalibrateTakesTheBestEvidence(t *testing.T) {
 // TestAPredictionHoldsTheTruth calibrates on one load and predicts another.
 func TestAPredictionHoldsTheTruth(t *testing.T) {
 	cfg := large(t)
-	c, err := perfmodel.Calibrate(perfmodel.Evidence{Config: cfg, Requests: measuredOf(t, poisson(4, 300)), RequestsFrom: "a load test"})
+	c, err := perfmodel.Calibrate(perfmodel.Evidence{Config: cfg, Requests: measuredOf(t, poisson(4, 300)),
+		RequestsFrom: "a load test"})
 	must.Succeed(t, err)
 	next := poisson(3, 400)
-	p, err := c.Fit.Predict(perfmodel.Deployment{Config: cfg}, next, perfmodel.PredictionDraws, sim.Options{SampleEvery: time.Second})
+	p, err := c.Fit.Predict(perfmodel.Deployment{Config: cfg}, next, perfmodel.PredictionDraws,
+		sim.Options{SampleEvery: time.Second})
 	must.Succeed(t, err)
 	real, err := sim.Run(cfg, truth, next, sim.Options{})
 	must.Succeed(t, err)

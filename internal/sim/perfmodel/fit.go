@@ -12,15 +12,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// An Observation is the duration of some known work. Observations are in order of time: neighbours
-// share steps, and the bootstrap keeps them together.
+// An Observation is the duration of some known work. Observations are in order of time: neighbours share steps, and the
+// bootstrap keeps them together.
 type Observation struct {
 	Work    sim.Work
 	Seconds float64
 	Weight  float64 // relative; 0 means 1
 
-	// Requests counts the API server's times within Seconds: 1 for a first token as a client sees
-	// it, 0 for the engine's own work.
+	// Requests counts the API server's times within Seconds: 1 for a first token as a client sees it, 0 for the
+	// engine's own work.
 	Requests int64
 }
 
@@ -35,25 +35,23 @@ type Fit struct {
 	High  sim.StepCost   `json:"high"`
 	Draws []sim.StepCost `json:"-"` // bootstrap samples, for intervals of predictions
 
-	// Frontend is the API server's own time, with its 95 % interval for a request in seconds; zero
-	// if it is not known. Only its constant is fitted: its time per prompt token looks like a part
-	// of the prefill.
+	// Frontend is the API server's own time, with its 95 % interval for a request in seconds; zero if it is not known.
+	// Only its constant is fitted: its time per prompt token looks like a part of the prefill.
 	Frontend      sim.Frontend   `json:"-"`
 	FrontendLow   float64        `json:"-"`
 	FrontendHigh  float64        `json:"-"`
 	FrontendDraws []sim.Frontend `json:"-"` // one for each of Draws; empty: all have Frontend
-	widening      Widening       // by the known errors of a prior's intervals
-	roofline      sim.StepCost   // lower bound of every step; zero: not known
-
-	perTokenSpread float64 // the prior's relative deviation, for steps larger than any seen
-	misses         Misses  // from simulating the fit's own measurements
 
 	// Seen is the range of steps that the observations cover.
 	Seen Range `json:"-"`
+
+	widening       Widening     // for intervals that rest on a prior alone
+	roofline       sim.StepCost // lower bound of every step; zero: not known
+	perTokenSpread float64      // relative standard deviation of PerToken in the prior, for steps larger than any seen
+	misses         Misses       // of the simulation of the fit's own measurements
 }
 
-// Scale returns the fit with every constant, interval and sample multiplied by the constants of a
-// cost.
+// Scale returns the fit with every constant, interval and sample multiplied by the constants of a cost.
 func (f *Fit) Scale(by sim.StepCost) *Fit {
 	out := *f
 	out.Cost, out.Low, out.High = f.Cost.Scale(by), f.Low.Scale(by), f.High.Scale(by)
@@ -73,8 +71,8 @@ type Range struct {
 	MaxMixed float64
 }
 
-// includeMixed widens the range by an observation's steps with prompts, taking its other steps to
-// have one token of each request.
+// includeMixed widens the range by an observation's steps with prompts, taking its other steps to have one token of
+// each request.
 func (r *Range) includeMixed(w sim.Work) {
 	if w.Mixed < 1 {
 		return
@@ -93,23 +91,22 @@ func (r *Range) includeStep(seqs, kv float64) {
 	r.MinKV, r.MaxKV = min(r.MinKV, kv), max(r.MaxKV, kv)
 }
 
-// The numbers of bootstrap samples, and of contiguous blocks that each draws. Blocks make the
-// interval honest where neighbouring observations share steps; ten is few, but each must be longer
-// than a request.
+// The numbers of bootstrap samples, and of contiguous blocks that each draws. Blocks make the interval honest where
+// neighbouring observations share steps; ten is few, but each must be longer than a request.
 const (
 	bootstrapDraws  = 100
 	bootstrapBlocks = 10
 )
 
-// The precision of a fit, as shares of each constant: of the solution, and of a bootstrap sample,
-// whose intervals are percents wide.
+// The precision of constants, as shares of their values. Bootstrap samples need less, because intervals are percents
+// wide.
 const (
-	fitted = 1e-6
-	drawn  = 1e-4
+	fitPrecision  = 1e-6
+	drawPrecision = 1e-4
 )
 
-// minObservations is five for each of the six constants. With a prior, which holds constants that
-// the observations leave free, fewer suffice.
+// minObservations is five for each of the six constants. With a prior fewer suffice, because it determines the
+// constants that the observations leave free.
 const (
 	minObservations = 30
 	minWithPrior    = 8
@@ -130,19 +127,18 @@ var ErrUndetermined = hint.With(
 	errors.New("calibrate: the observations do not determine the cost of a step without load"),
 	"name the model and the GPU, or include a time with a different load")
 
-// point is a solution without its interval.
+// A point is a solution without its interval.
 type point struct {
 	rows  []row
 	prior *Prior
 	x     vector
-	fixed sim.StepCost // has the knee and the experts' share, which x has not
+	fixed sim.StepCost // the knee and the experts' share, which are not fitted
 	seen  Range
 	loss  float64 // mean of Huber's loss, to choose among knees
 }
 
-// solveKnee fits the constants of a step cost with a given knee to observations, by robust
-// non-negative least squares of the logarithmic errors. Huber's weights (1964) keep stalls of the
-// machine from deciding the result.
+// solveKnee fits the constants of a step cost with a given knee to observations, by robust non-negative least squares
+// of the logarithmic errors. Huber's weights (1964) limit the influence of the machine's stalls.
 func solveKnee(obs []Observation, knee int, prior *Prior, check func() error) (*point, error) {
 	need := minObservations
 	if prior != nil && !prior.isGuess() {
@@ -166,7 +162,7 @@ func solveKnee(obs []Observation, knee int, prior *Prior, check func() error) (*
 		}
 	}
 	var err error
-	if p.x, err = solveRobust(p.rows, p.prior.pullRows(), vector{}, fitted, check); err != nil {
+	if p.x, err = solveRobust(p.rows, p.prior.pullRows(), vector{}, fitPrecision, check); err != nil {
 		return nil, err
 	}
 	p.loss = lossOf(p.rows, p.x)
@@ -194,13 +190,13 @@ func lossOf(rows []row, x vector) float64 {
 func (p *point) toFit(others []*point, check func() error) (*Fit, error) {
 	f := &Fit{Cost: toCost(p.x, p.fixed), Observations: len(p.rows), Seen: p.seen, perTokenSpread: roughSpread.PerToken}
 	if p.prior != nil {
-		f.perTokenSpread = min(p.prior.Spread.PerToken, roughSpread.PerToken) // a guess knows nothing of hardware
+		f.perTokenSpread = min(p.prior.Spread.PerToken, roughSpread.PerToken) // a guess has a larger spread
 	}
 	f.setResiduals(p.rows, p.x)
 	return f, f.setIntervals(p, others, check)
 }
 
-// sampleBlocks adds blocks of rows that begin at shares of all rows.
+// sampleBlocks appends blocks of rows that begin at the given shares of all rows.
 func (p *point) sampleBlocks(to []row, at []float64) []row {
 	size := (len(p.rows) + bootstrapBlocks - 1) / bootstrapBlocks
 	for _, share := range at {
@@ -220,9 +216,8 @@ func (f *Fit) setResiduals(rows []row, x vector) {
 	f.P95Error = errs[len(errs)*95/100]
 }
 
-// setIntervals refits to samples of blocks of neighbouring observations, and of the prior. A
-// constant that the observations do not determine stays as uncertain as in the prior, and so does
-// the knee.
+// setIntervals refits to samples of blocks of neighbouring observations, and to samples of the prior. So a constant
+// that the observations do not determine, or the knee, stays as uncertain as in the prior.
 func (f *Fit) setIntervals(p *point, others []*point, check func() error) error {
 	rng := rand.New(rand.NewPCG(1, 2)) // the same input gives the same interval
 	var draws []vector
@@ -237,7 +232,7 @@ func (f *Fit) setIntervals(p *point, others []*point, check func() error) error 
 		least := math.Inf(1)
 		for _, q := range append([]*point{p}, others...) {
 			sample = q.sampleBlocks(sample[:0], at[:])
-			one, err := solveRobust(sample, priorRows, q.x, drawn, check)
+			one, err := solveRobust(sample, priorRows, q.x, drawPrecision, check)
 			switch {
 			case err != nil && !errors.Is(err, ErrUndetermined):
 				return err
@@ -267,8 +262,8 @@ func (f *Fit) setIntervals(p *point, others []*point, check func() error) error 
 		low[j], high[j] = column[len(column)*25/1000], column[min(len(column)*975/1000, len(column)-1)]
 	}
 	f.Low, f.High = toCost(low, p.fixed), toCost(high, p.fixed)
-	// An error in the simulated queue looks like the API server's time too. It then differs from
-	// one part of the load to the next.
+	// An error of the simulated queue looks like the API server's time, too, but differs from one part of the load to
+	// the next.
 	if lo, hi := low[perRequest], high[perRequest]; lo > 0 && hi-lo < 1.5*p.x[perRequest] {
 		f.setFrontend(p.x[perRequest], lo, hi)
 	}
@@ -281,7 +276,7 @@ func (f *Fit) setFrontend(seconds, low, high float64) {
 	f.FrontendLow, f.FrontendHigh = low, high
 }
 
-// vector holds the constants in the order of sim.StepCost, followed by the frontend's.
+// A vector holds the constants in the order of sim.StepCost, followed by the frontend's.
 const (
 	experts    = 6
 	perRequest = 7
@@ -290,7 +285,7 @@ const (
 
 type vector [constants]float64
 
-// toCost makes a step cost of constants and of a shape, which has the knee and the experts' share.
+// toCost returns the step cost of constants and of a shape, which has the knee and the experts' share.
 func toCost(x vector, shape sim.StepCost) sim.StepCost {
 	return sim.StepCost{
 		Base: x[0], Mixed: x[1], PerSeq: x[2], PerToken: x[3], PerKV: x[4], PerPair: x[5], Experts: x[experts],
@@ -313,7 +308,7 @@ func fromCost(c sim.StepCost) vector {
 
 func toFrontend(x vector) sim.Frontend { return sim.Frontend{PerRequest: min(x[perRequest], 3600)} }
 
-// row is an observation divided by its duration: the target is 1, so that errors are relative.
+// A row is an observation divided by its duration: the target is 1, so that errors are relative.
 type row struct {
 	a      vector
 	target float64
@@ -347,11 +342,10 @@ const leastRatio = 1e-3
 // logError is the logarithm of predicted over measured duration.
 func (r *row) logError(x vector) float64 { return math.Log(max(r.dot(x), leastRatio)) }
 
-// solveRobust solves by iteratively reweighted non-negative least squares of the logarithms of
-// predicted over measured duration, so that twice and half are errors of the same size. It begins
-// near x, or from nothing if x is zero, and ends when no constant moves by more than a share of its
-// value. The error is check's, or ErrUndetermined if the solution has no base cost, without which
-// no step cost is valid.
+// solveRobust solves by iteratively reweighted non-negative least squares of the logarithms of predicted over measured
+// duration, so that twice and half are errors of the same size. It begins at x, if x is not zero, and ends when no
+// constant moves by more than a share of its value. The error is check's, or ErrUndetermined if the solution has no
+// base cost: a step cost without one is invalid.
 func solveRobust(rows, prior []row, x vector, share float64, check func() error) (vector, error) {
 	work := slices.Concat(rows, prior)
 	if x == (vector{}) {
@@ -369,8 +363,8 @@ func solveRobust(rows, prior []row, x vector, share float64, check func() error)
 		}
 		limit := 1.345 * 1.4826 * stat.Median(logs) // Huber's tuning constant, normal consistency of the MAD
 		for i := range rows {
-			// (a·x − 1)/√p is symmetric in log p near the last solution, and its target
-			// stays positive where the logarithm's own linearisation would not.
+			// (a·x − 1)/√p is symmetric in log p near the last solution, and its target stays positive where the
+			// logarithm's own linearisation would not.
 			work[i].weight = rows[i].weight / max(rows[i].dot(x), leastRatio)
 			if logs[i] > limit {
 				work[i].weight *= limit / logs[i]
@@ -391,9 +385,9 @@ func solveRobust(rows, prior []row, x vector, share float64, check func() error)
 	return x, nil
 }
 
-// nonNegative minimises the weighted squared error over x ≥ 0. The optimum is the unconstrained
-// solution over the columns that it uses. These are mostly the columns of a solution near it;
-// otherwise 256 subsets of eight columns are few enough to try them all.
+// nonNegative minimises the weighted squared error over x ≥ 0. The optimum is the unconstrained solution over the
+// columns that it uses. These are mostly the columns of a solution near it; otherwise 256 subsets of eight columns are
+// few enough to try them all.
 func nonNegative(rows []row, near vector) vector {
 	var ata [constants]vector // its lower half
 	var atb vector
@@ -442,8 +436,8 @@ func nonNegative(rows []row, near vector) vector {
 	return best
 }
 
-// isOptimal reports whether the solution over a subset is optimal: no column at zero would make the
-// error smaller (the condition of Karush, Kuhn and Tucker).
+// isOptimal reports whether the solution over a subset is optimal: no column at zero would make the error smaller (the
+// condition of Karush, Kuhn and Tucker).
 func isOptimal(ata *[constants]vector, atb, x *vector) bool {
 	for j := range constants {
 		if x[j] > 0 {
@@ -460,8 +454,8 @@ func isOptimal(ata *[constants]vector, atb, x *vector) bool {
 	return true
 }
 
-// solveSubset solves the normal equations over the columns of a set by Cholesky decomposition. It
-// reports false for a set that is nearly dependent or whose solution is not positive.
+// solveSubset solves the normal equations over the columns of a set by Cholesky decomposition. It reports false for a
+// set that is nearly dependent or whose solution is not positive.
 func solveSubset(ata *[constants]vector, atb *vector, set int) (vector, bool) {
 	var room [constants]int
 	cols := room[:0]
@@ -506,27 +500,9 @@ func solveSubset(ata *[constants]vector, atb *vector, set int) (vector, bool) {
 	return x, true
 }
 
-// Misses has the misses of each kind of quantity that predictions consist of.
-type Misses map[Kind]Miss
-
-// isPlausibleKnee reports whether the arithmetic of as many tokens as the knee hides behind the
-// reading of the weights, which is a part of the base.
+// isPlausibleKnee reports whether the arithmetic of as many tokens as the knee takes no longer than reading the
+// weights, which is a part of the base.
 func isPlausibleKnee(x vector, shape sim.StepCost) bool {
 	c := toCost(x, shape)
 	return c.PerToken*float64(c.Knee) <= 1.5*(c.Base+c.Mixed+c.Experts)
 }
-
-// A Miss is how far a quantity is off when the fit's own measurements are simulated: the logarithm
-// of simulated over measured, for its mean and its 95th percentile.
-type Miss struct{ Mean, Tail float64 }
-
-// A Kind is a set of quantities whose predictions have similar errors.
-type Kind string
-
-// The kinds. A quantity before the first token belongs to TTFT, gaps between tokens to TPOT.
-const (
-	TTFT   Kind = "ttft"
-	TPOT   Kind = "tpot"
-	E2E    Kind = "e2e"
-	Tokens Kind = "tokens"
-)

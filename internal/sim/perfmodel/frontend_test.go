@@ -12,8 +12,7 @@ import (
 
 var trueFrontend = sim.Frontend{PerRequest: 6e-3}
 
-// watched is what a scrape every second sees of an engine of known cost behind an
-// API server of known time.
+// watched is what a scrape every second sees of an engine of known cost behind an API server of known time.
 type watched struct {
 	*sim.Engine
 	cfg     sim.Config
@@ -43,8 +42,8 @@ func (w *watched) until(t time.Duration) {
 	}
 }
 
-// watch drives the engine as EngineCore does: requests are taken between steps, and
-// the time that they waited for that is in no metric but the time to first token.
+// watch drives the engine as EngineCore does: requests are taken between steps, and the time that they waited for that
+// is in no metric but the time to first token.
 func watch(t *testing.T, cfg sim.Config, requests []sim.Request) []measured.Interval {
 	t.Helper()
 	e, err := sim.New(cfg, trueCost)
@@ -96,15 +95,14 @@ func watch(t *testing.T, cfg sim.Config, requests []sim.Request) []measured.Inte
 	return w.scrapes
 }
 
-// A server that is idle now and then is known by its metrics alone, its API server
-// too.
+// A server that is idle now and then is known by its metrics alone, its API server too.
 func TestTheFrontendIsFoundInMetrics(t *testing.T) {
 	cfg := config(t)
 	cfg.AsyncScheduling = false
 	requests := workload(1, 2, 600)
 	prior := perfmodel.Rough(trueCost)
 	prior.Base, prior.PerKV, prior.PerToken = 15e-3, 70e-9, 80e-6
-	f, err := perfmodel.FromScrapes(cfg, watch(t, cfg, requests), &prior, nil)
+	f, err := perfmodel.FitScrapes(cfg, watch(t, cfg, requests), &prior, nil)
 	must.Succeed(t, err)
 	p, err := f.Predict(perfmodel.Deployment{Config: cfg}, requests, perfmodel.PredictionDraws, sim.Options{})
 	must.Succeed(t, err)
@@ -114,7 +112,8 @@ func TestTheFrontendIsFoundInMetrics(t *testing.T) {
 	countWithin(t, "mean ITL", p.Summary.ITL.Mean.Seconds(), want.ITL.Mean.Seconds(), 0.03)
 	countWithin(t, "mean TTFT", p.TTFT.Mean.Value, want.TTFT.Mean.Seconds(), 0.10)
 	if got := f.Frontend.PerRequest; got < 3e-3 || got > 9e-3 || f.FrontendLow > got || f.FrontendHigh < got {
-		t.Errorf("the API server takes %.4g s (%.4g to %.4g), want %.4g", got, f.FrontendLow, f.FrontendHigh, trueFrontend.PerRequest)
+		t.Errorf("the API server takes %.4g s (%.4g to %.4g), want %.4g", got, f.FrontendLow, f.FrontendHigh,
+			trueFrontend.PerRequest)
 	}
 }
 
@@ -125,13 +124,14 @@ func TestTheFrontendIsFoundInRequests(t *testing.T) {
 	res, err := sim.Run(cfg, trueCost, requests, sim.Options{Frontend: trueFrontend})
 	must.Succeed(t, err)
 	ms := asSeen(requests, res)
-	f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, ms, nil, nil)
+	f, err := perfmodel.FitRequests(perfmodel.Deployment{Config: cfg}, ms, nil, nil)
 	must.Succeed(t, err)
 	countWithin(t, "the API server's time", f.Frontend.PerRequest, trueFrontend.PerRequest, 0.15)
 	for i, r := range res.Requests {
 		ms[i].Scheduled = r.Scheduled
 	}
-	if f, err = perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, ms, nil, nil); err != nil || f.Frontend.PerRequest != 0 {
+	if f, err = perfmodel.FitRequests(perfmodel.Deployment{Config: cfg}, ms, nil, nil); err != nil ||
+		f.Frontend.PerRequest != 0 {
 		t.Errorf("times of scheduling do not hold the API server's time: %v, %+v", err, f.Frontend)
 	}
 }

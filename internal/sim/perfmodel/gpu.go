@@ -16,9 +16,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// A GPU is one accelerator as its data sheet describes it; gpus.yaml has the source of each number.
-// The numbers are peaks that no kernel reaches; estimates without a measurement use a share of
-// them. A zero value is not known, or not there.
+// A GPU is an accelerator as its data sheet describes it. gpus.yaml has the source of each number. The numbers are
+// peaks that no kernel reaches, so estimates use a share of them. A zero value means that the number is not known or
+// the feature does not exist.
 type GPU struct {
 	Name       string   `json:"name"`
 	Aliases    []string `json:"aliases"` // names that nvidia-smi, rocm-smi and DCGM give
@@ -29,8 +29,8 @@ type GPU struct {
 	Memory  float64 `json:"memory"`  // in bytes, nominal
 	Visible float64 `json:"visible"` // to PyTorch
 
-	// Bytes per second. Bandwidth is the memory's. Link and Bus connect the GPUs of one machine, by
-	// links of their own or by PCIe. Host connects a GPU with the host's memory.
+	// Bytes per second. Bandwidth is the memory's. Link and Bus connect the GPUs of one machine, by links of their own
+	// or by PCIe. Host connects a GPU with the host's memory.
 	Bandwidth float64 `json:"bandwidth"`
 	Link      float64 `json:"link"`
 	Bus       float64 `json:"bus"`
@@ -77,9 +77,9 @@ func mustParse(data []byte, to any) {
 // NodeSize is how many accelerators of one machine are connected at the data sheet's speed.
 func (g GPU) NodeSize() int { return cmp.Or(g.Node, 8) }
 
-// Slower returns the fastest measured accelerator of the same maker that is no better than g in any
-// number of the data sheet, preferably of the same chip. Whatever is not known of g, it is at least
-// as fast. False if there is none.
+// Slower returns a measured accelerator of the same maker that is no better than g in any number of the data sheet. So
+// g is at least as fast, although it may be less well known. Slower prefers the same chip, then the fastest. It returns
+// false if there is none.
 func (g GPU) Slower() (best GPU, ok bool) {
 	for _, s := range GPUs() {
 		if (s.Capability > 0) != (g.Capability > 0) || s.Capability > g.Capability || !Fitted().hasMeasured(s.Chip) {
@@ -104,9 +104,9 @@ func (g GPU) Slower() (best GPU, ok bool) {
 	return best, ok
 }
 
-// FindGPU returns the accelerator of a name as people, nvidia-smi or DCGM write it: "h100",
-// "A100-SXM4-80GB", "NVIDIA GeForce RTX 4090". A name that several accelerators begin with means
-// the first of them. A memory size in the name chooses among them, and never matches another size.
+// FindGPU returns the accelerator with a name as users, nvidia-smi or DCGM write it: "h100", "A100-SXM4-80GB", "NVIDIA
+// GeForce RTX 4090". The beginning of a name suffices; if several names begin so, the first is meant. A memory size in
+// the name must match.
 func FindGPU(name string) (GPU, error) {
 	want, all := plainName(name), GPUs()
 	named := func(g GPU) bool {
@@ -117,7 +117,7 @@ func FindGPU(name string) (GPU, error) {
 		return all[i], nil
 	}
 	head, size := want, 0.0
-	if m := sized.FindStringSubmatch(strings.TrimSpace(name)); m != nil {
+	if m := nameWithSize.FindStringSubmatch(strings.TrimSpace(name)); m != nil {
 		head = plainName(m[1])
 		size, _ = strconv.ParseFloat(m[2], 64)
 	}
@@ -125,7 +125,7 @@ func FindGPU(name string) (GPU, error) {
 	for _, g := range all {
 		names = append(names, g.Name)
 		board := g.Name
-		if m := sized.FindStringSubmatch(board); m != nil {
+		if m := nameWithSize.FindStringSubmatch(board); m != nil {
 			board = m[1]
 		}
 		rest, ok := strings.CutPrefix(plainName(board), head)
@@ -144,14 +144,14 @@ func FindGPU(name string) (GPU, error) {
 	slices.SortStableFunc(names,
 		func(a, b string) int { return cmp.Compare(nameDistance(want, a), nameDistance(want, b)) })
 	return GPU{}, hint.With(fmt.Errorf("unknown accelerator %q", name),
-		"the nearest known ones: "+strings.Join(names[:nearest], ", "))
+		"the nearest known ones: "+strings.Join(names[:nearestNames], ", "))
 }
 
-// nearest is how many known names the error for an unknown name lists.
-const nearest = 5
+// nearestNames is how many known names the error for an unknown name lists.
+const nearestNames = 5
 
-// sized matches a name with the size of a memory.
-var sized = regexp.MustCompile(`(?i)^(.+?)[\s_-]+(\d+)\s*gi?b$`)
+// nameWithSize matches a name with the size of a memory.
+var nameWithSize = regexp.MustCompile(`(?i)^(.+?)[\s_-]+(\d+)\s*gi?b$`)
 
 // nameDistance is the edit distance between a plain name and an accelerator's.
 func nameDistance(want, name string) int {
@@ -159,14 +159,13 @@ func nameDistance(want, name string) int {
 	return hint.Distance(want, name[:min(len(name), len(want)+1)], 100)
 }
 
-// cutsWord reports whether a cut goes through a number or a chip's name, as "A1" does in "A100" and
-// "L40" in "L40S".
+// cutsWord reports whether a cut goes through a number or a chip's name, as "A1" does in "A100" and "L40" in "L40S".
 func cutsWord(head, rest string) bool {
 	word := func(b byte) bool { return b >= '0' && b <= '9' }
 	return rest != "" && word(head[len(head)-1]) && (word(rest[0]) || len(rest) == 1)
 }
 
-// plainName drops differences between names without a meaning.
+// plainName returns a name in lower case without makers, spaces and hyphens.
 func plainName(name string) string {
 	s := strings.ToLower(name)
 	for _, maker := range []string{"nvidia", "amd", "intel", "instinct", "tesla"} {
@@ -178,4 +177,21 @@ func plainName(name string) string {
 		}
 		return r
 	}, s)
+}
+
+// visibleMemory is the memory that a driver shows.
+func (g GPU) visibleMemory() Estimate {
+	if v := g.Visible; v > 0 {
+		return Estimate{v, v * 0.995, v * 1.006} // drivers and ECC differ
+	}
+	return Estimate{g.Memory * 0.985, g.Memory * 0.96, g.Memory}
+}
+
+// ParseGPU reads the name of an accelerator, or a memory size for one without a data sheet: "H100", "80GiB".
+func ParseGPU(text string) (GPU, Estimate, error) {
+	if bytes, ok := ParseMemory(text); ok {
+		return GPU{}, Exact(bytes), nil
+	}
+	g, err := FindGPU(text)
+	return g, g.visibleMemory(), err
 }

@@ -44,7 +44,8 @@ func TestFind(t *testing.T) {
 }
 
 func TestAnUnknownBoardIsAnsweredWithTheNearest(t *testing.T) {
-	for name, want := range map[string]string{"H101": "H100 SXM", "H20 120GB": "H20 has 96 GB, H20 141GB has 141 GB", "RTX 4091": "RTX 4090", "MI301X": "MI300X"} {
+	for name, want := range map[string]string{"H101": "H100 SXM", "H20 120GB": "H20 has 96 GB, H20 141GB has 141 GB",
+		"RTX 4091": "RTX 4090", "MI301X": "MI300X"} {
 		if _, err := perfmodel.FindGPU(name); err == nil || !strings.Contains(err.Error()+hint.Of(err), want) {
 			t.Errorf("%s: %v, try: %s", name, err, hint.Of(err))
 		}
@@ -55,10 +56,12 @@ func TestAnUnknownBoardIsAnsweredWithTheNearest(t *testing.T) {
 func TestSpecsAreOfTheRightOrder(t *testing.T) {
 	for _, s := range perfmodel.GPUs() {
 		perByte := s.BF16 / s.Bandwidth
-		if s.Memory < 16<<30 || s.Memory > 300<<30 || s.Bandwidth < 250e9 || s.Bandwidth > 9e12 || perByte < 30 || perByte > 600 || s.FP8 != 0 && s.FP8 < s.BF16 || s.FP4 != 0 && s.FP4 < 2*s.FP8*0.99 {
+		if s.Memory < 16<<30 || s.Memory > 300<<30 || s.Bandwidth < 250e9 || s.Bandwidth > 9e12 || perByte < 30 ||
+			perByte > 600 || s.FP8 != 0 && s.FP8 < s.BF16 || s.FP4 != 0 && s.FP4 < 2*s.FP8*0.99 {
 			t.Errorf("%+v", s)
 		}
-		if s.Family == "" || (s.Link > 0) == (s.Bus > 0) || max(s.Link, s.Bus) > 1e12 || s.Host < 20e9 || s.Visible > s.Memory || s.Price > 50 {
+		if s.Family == "" || (s.Link > 0) == (s.Bus > 0) || max(s.Link, s.Bus) > 1e12 || s.Host < 20e9 ||
+			s.Visible > s.Memory || s.Price > 50 {
 			t.Errorf("%+v", s)
 		}
 		if found, err := perfmodel.FindGPU(s.Name); err != nil || found.Name != s.Name {

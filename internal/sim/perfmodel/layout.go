@@ -12,7 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 )
 
-// A Group is layers that share a block table.
+// A Group is a set of layers that share a block table.
 type Group struct {
 	Kind        string `json:"kind"`   // "attention", "MLA", "sliding window 4096", "state"
 	Layers      int    `json:"layers"` // on the GPU in question
@@ -22,9 +22,8 @@ type Group struct {
 	indexes     []int
 }
 
-// A Layout is how the layers of a model share the blocks of the KV cache, as
-// v1/core/kv_cache_utils.py@v0.23.0 lays them out: all blocks have one size, and a
-// block belongs to one group at a time.
+// A Layout is how the layers of a model share the blocks of the KV cache, as v1/core/kv_cache_utils.py@v0.23.0 lays
+// them out: all blocks have one size, and a block belongs to one group at a time.
 type Layout struct {
 	BlockTokens   int     `json:"block_size"`                        // as the server reports it
 	PageBytes     float64 `json:"-"`                                 // one layer's part of a block
@@ -39,8 +38,8 @@ type Layout struct {
 	parts   int // decode context parallelism: GPUs that share the tokens
 }
 
-// spec is one layer's kind of cache.
-type spec struct {
+// A cacheKind is one layer's kind of cache.
+type cacheKind struct {
 	kind   string
 	window int
 	state  bool
@@ -65,17 +64,17 @@ func newLayout(m *modelconfig.Model, s *Settings, stage int) (Layout, error) {
 			l.alignToState(m, perToken, stateBytes)
 		}
 	}
-	specs := map[spec][]int{}
-	var order []spec
+	layersByKind := map[cacheKind][]int{}
+	var order []cacheKind
 	for i, layer := range m.Layers {
-		k, ok := specOf(layer, s)
+		k, ok := cacheKindOf(layer, s)
 		if !ok {
 			continue
 		}
-		if specs[k] == nil {
+		if layersByKind[k] == nil {
 			order = append(order, k)
 		}
-		specs[k] = append(specs[k], i)
+		layersByKind[k] = append(layersByKind[k], i)
 	}
 	if len(order) == 0 {
 		return l, hint.With(fmt.Errorf("the model has no layer with a KV cache or state"),
@@ -87,35 +86,34 @@ func newLayout(m *modelconfig.Model, s *Settings, stage int) (Layout, error) {
 	}
 	if s.Speculation.Drafts() {
 		k := order[len(order)-1]
-		if i := slices.IndexFunc(order, func(k spec) bool { return !k.state && k.window == 0 }); i >= 0 {
+		if i := slices.IndexFunc(order, func(k cacheKind) bool { return !k.state && k.window == 0 }); i >= 0 {
 			k = order[i]
 		}
-		specs[k] = append(specs[k], len(m.Layers)) // the draft layer, in the last stage
+		layersByKind[k] = append(layersByKind[k], len(m.Layers)) // the draft layer, in the last stage
 	}
-	l.groupLayers(order, specs)
+	l.groupLayers(order, layersByKind)
 	l.countBytes(m, s, stage, perToken, stateBytes)
 	return l, nil
 }
 
-// specOf returns a layer's kind of cache, false if it has none of its own.
-func specOf(layer modelconfig.Layer, s *Settings) (spec, bool) {
+// cacheKindOf returns a layer's kind of cache, false if it has none of its own.
+func cacheKindOf(layer modelconfig.Layer, s *Settings) (cacheKind, bool) {
 	switch {
 	case layer.Shared:
 	case layer.Mixer.Recurrent():
-		return spec{kind: "state", state: true}, true
+		return cacheKind{kind: "state", state: true}, true
 	case layer.Mixer == modelconfig.Latent:
-		return spec{kind: "MLA"}, true
+		return cacheKind{kind: "MLA"}, true
 	case layer.Mixer == modelconfig.Attention && layer.Window > 0 && !s.OneKVGroup:
-		return spec{kind: fmt.Sprintf("sliding window %d", layer.Window), window: layer.Window}, true
+		return cacheKind{kind: fmt.Sprintf("sliding window %d", layer.Window), window: layer.Window}, true
 	case layer.Mixer == modelconfig.Attention:
-		return spec{kind: "attention"}, true
+		return cacheKind{kind: "attention"}, true
 	}
-	return spec{}, false
+	return cacheKind{}, false
 }
 
-// tokenBytes is the bytes that one attention layer keeps for a token on one GPU. MLA's latent
-// vector is not divided. GQA's heads are repeated if there are fewer than GPUs (config/model.py,
-// get_num_kv_heads).
+// tokenBytes is the bytes that one attention layer keeps for a token on one GPU. MLA's latent vector is not divided.
+// GQA's heads are repeated if there are fewer than GPUs (config/model.py, get_num_kv_heads).
 func tokenBytes(m *modelconfig.Model, s *Settings) float64 {
 	switch {
 	case m.LatentRank > 0 && (s.KVType == "fp8_ds_mla" || m.IndexDim > 0 && strings.HasPrefix(s.KVType, "fp8")):
@@ -128,15 +126,13 @@ func tokenBytes(m *modelconfig.Model, s *Settings) float64 {
 	return 0
 }
 
-// indexBytes is the bytes that the indexer of sparse attention keeps for a token beside the latent
-// vector: a key in FP8 and a scale in 32 bits for each 128 of its values
-// (model_executor/models/deepseek_v2.py, DeepseekV32IndexerCache).
+// indexBytes is the bytes that the indexer of sparse attention keeps for a token beside the latent vector: a key in FP8
+// and a scale in 32 bits for each 128 of its values (model_executor/models/deepseek_v2.py, DeepseekV32IndexerCache).
 func indexBytes(m *modelconfig.Model) float64 {
 	return float64(m.IndexDim + m.IndexDim/128*4)
 }
 
-// layerStateBytes is the bytes that one recurrent layer keeps for a request on one GPU
-// (layers/mamba/mamba_utils.py).
+// layerStateBytes is the bytes that one recurrent layer keeps for a request on one GPU (layers/mamba/mamba_utils.py).
 func layerStateBytes(m *modelconfig.Model, s *Settings) float64 {
 	st := m.State
 	if st.ConvWidth == 0 {
@@ -173,21 +169,20 @@ func lcm(a, b int) int {
 	return a / x * b
 }
 
-// groupLayers splits the layers of each kind into groups of one size
-// (_get_kv_cache_groups_uniform_page_size).
-func (l *Layout) groupLayers(order []spec, specs map[spec][]int) {
-	size := len(specs[order[0]])
+// groupLayers splits the layers of each kind into groups of one size (_get_kv_cache_groups_uniform_page_size).
+func (l *Layout) groupLayers(order []cacheKind, layersByKind map[cacheKind][]int) {
+	size := len(layersByKind[order[0]])
 	if len(order) > 1 {
 		least, most := math.MaxInt, 0
 		for _, k := range order {
-			least, most = min(least, len(specs[k])), max(most, len(specs[k]))
+			least, most = min(least, len(layersByKind[k])), max(most, len(layersByKind[k]))
 		}
 		if size = least; float64(most) < 1.5*float64(least) {
 			size = most
 		}
 	}
 	for _, k := range order {
-		indexes := specs[k]
+		indexes := layersByKind[k]
 		n := (len(indexes) + size - 1) / size
 		for i := range n {
 			g := Group{Kind: k.kind, window: k.window, state: k.state, BlockTokens: l.BlockTokens}
@@ -228,12 +223,12 @@ func (l *Layout) countBytes(m *modelconfig.Model, s *Settings, stage int, perTok
 	}
 }
 
-// BlocksFor is the most blocks that a request of this many tokens holds: while a step computes as
-// many of its tokens as a step can.
+// BlocksFor is the most blocks that a request of this many tokens holds: while a step computes as many of its tokens as
+// a step can.
 func (l *Layout) BlocksFor(tokens int) int { return l.blocksFor(tokens, l.batched) }
 
-// blocksFor is how many blocks a request of this many tokens holds while a step computes the last
-// ones of them. By then tokens outside a window have been freed.
+// blocksFor is how many blocks a request of this many tokens holds while a step computes the last computed ones of
+// them. By then the tokens before a window have been freed.
 func (l *Layout) blocksFor(tokens, computed int) int {
 	n := 0
 	tokens = (tokens + l.parts - 1) / l.parts
@@ -252,8 +247,8 @@ func (l *Layout) blocksFor(tokens, computed int) int {
 	return n
 }
 
-// capacityTokens is the capacity as the log prints it: from 0.23 in requests of max_model_len,
-// before that by the blocks of one group.
+// capacityTokens is the capacity as the log prints it: from 0.23 in requests of max_model_len, before that by the
+// blocks of one group.
 func (l *Layout) capacityTokens(s *Settings, blocks float64) float64 {
 	if s.Release.AtLeast(vllm.CapacityByRequests) {
 		return math.Floor(blocks / float64(max(l.BlocksFor(s.MaxModelLen), 1)) * float64(s.MaxModelLen))

@@ -11,43 +11,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// An Estimate is a value with its range. Low equals High if it is known.
-type Estimate struct {
-	Value float64 `json:"value"`
-	Low   float64 `json:"low"`
-	High  float64 `json:"high"`
-}
-
-// Exact is an estimate without doubt.
-func Exact(v float64) Estimate { return Estimate{v, v, v} }
-
-// relativeWidth is the width of the range as a share of the value.
-func (e Estimate) relativeWidth() float64 {
-	if e.Value == 0 {
-		return 0
-	}
-	return (e.High - e.Low) / e.Value
-}
-
-// minus subtracts an independent estimate: half-widths add as squares.
-func (e Estimate) minus(o Estimate) Estimate {
-	v := e.Value - o.Value
-	return Estimate{v, v - math.Hypot(e.Value-e.Low, o.High-o.Value), v + math.Hypot(e.High-e.Value, o.Value-o.Low)}
-}
-
-func (e Estimate) plus(o Estimate) Estimate {
-	v := e.Value + o.Value
-	return Estimate{v, v - math.Hypot(e.Value-e.Low, o.Value-o.Low), v + math.Hypot(e.High-e.Value, o.High-o.Value)}
-}
-
-// A Line of the ledger is bytes on one GPU, the one with the most of the model.
+// A Line of the ledger is an amount of memory on one GPU: the GPU that holds the most of the model.
 type Line struct {
 	ID      string   `json:"id"` // "weights", "activations", …: stable
 	Name    string   `json:"name"`
 	Bytes   Estimate `json:"bytes"`
 	Exact   bool     `json:"exact"`   // the bytes are known
 	Formula string   `json:"formula"` // with numbers
-	Source  string   `json:"source"`  // where formula and constants are from
+	Source  string   `json:"source"`  // sources of the formula and its constants
 }
 
 // The ids of the lines.
@@ -63,47 +34,6 @@ const (
 	LineOther       = "other"
 	LineKV          = "kv_cache"
 )
-
-// Settings are the arguments of vllm serve that affect memory, and a few facts about its machine. A
-// zero value takes vLLM's default, which the ledger reports.
-type Settings struct {
-	Release engine.Release
-	Device  GPU
-	Memory  Estimate // bytes of one device; zero: as usual for the device
-
-	TP, PP, DP     int // tensor, pipeline, data parallelism; 0 is 1
-	ExpertParallel bool
-
-	Utilization         float64 // gpu_memory_utilization
-	MaxModelLen         int
-	LongestThatFits     bool // lowers MaxModelLen to fit the KV cache, as --max-model-len auto does
-	MaxNumSeqs          int
-	MaxNumBatchedTokens int
-	BlockSize           int
-	KVType              string // kv_cache_dtype; "" is auto
-	PrefixCaching       *bool  // nil is the default
-	EnforceEager        bool
-	AsyncScheduling     *bool   // nil is the release's default
-	KVBytes             float64 // kv_cache_memory_bytes; 0: the rest of the memory
-	NumBlocksOverride   int
-	WholePrefills       bool // chunked prefill is off
-
-	Loading      modelconfig.Loading
-	Offload      float64 // cpu_offload_gb in bytes: weights of one GPU that stay with the host
-	DCP          int     // decode_context_parallel_size; 0 is 1
-	Nodes        int     // that one replica spans; 0: as few as hold it
-	OneKVGroup   bool    // disable_hybrid_kv_cache_manager
-	LargestGraph int     // the largest batch with a CUDA graph; 0 is the default
-	LoRA         LoRA
-	Speculation  Speculation
-
-	// Set by resolveDefaults:
-	assumed              []string
-	kvBytesPerValue      float64
-	prefixCaching        bool
-	capturedGraphs       int
-	dataParallelFlattens bool // experts are spread over TP × DP
-}
 
 // A Ledger lists the contents of a GPU's memory under some settings.
 type Ledger struct {
@@ -128,9 +58,9 @@ type Capacity struct {
 	MaxLen      Estimate `json:"longest_request_tokens"` // the longest request that fits alone
 }
 
-// NewLedger computes the ledger. Errors carry a hint: an arrangement that vLLM would refuse, or
-// memory that is not known. A model that does not fit is no error: Available is then negative, and
-// Remedies says what would fit.
+// NewLedger computes the ledger of a model under settings. It returns an error, with a hint, for settings that vLLM
+// would refuse, and if the memory is not known. A model that does not fit is no error: Available is then negative, and
+// Remedies returns changes that make it fit.
 func NewLedger(given *modelconfig.Model, asked Settings) (*Ledger, error) {
 	s := asked
 	m, err := s.loadModel(given)
@@ -160,8 +90,8 @@ func NewLedger(given *modelconfig.Model, asked Settings) (*Ledger, error) {
 	return worst, nil
 }
 
-// availableBlocks is how many blocks fit on a GPU of the stage, which may be negative. The stage
-// with the fewest decides for all of them (v1/core/kv_cache_utils.py, get_kv_cache_configs).
+// availableBlocks is how many blocks fit on a GPU of the stage, which may be negative. The stage with the fewest
+// decides for all of them (v1/core/kv_cache_utils.py, get_kv_cache_configs).
 func (l *Ledger) availableBlocks() float64 {
 	if l.KV.BytesPerBlock == 0 {
 		return math.Inf(1)
@@ -259,8 +189,8 @@ func (l *Ledger) weightLines() {
 	}
 }
 
-// addDraft adds a draft layer: one like the model's last, and a projection that joins two hidden
-// states into its input. It shares the model's embedding and head.
+// addDraft adds a draft layer: one like the model's last, and a projection that joins two hidden states into its input.
+// It shares the model's embedding and head.
 func (l *Ledger) addDraft() {
 	m, s := l.Model, &l.Settings
 	v := 2 * float64(m.Hidden) * float64(m.Hidden) * m.DType.Bytes()
@@ -346,9 +276,9 @@ func (s *Settings) weightBytes(m *modelconfig.Model, stage int) Estimate {
 	return e
 }
 
-// usesMarlin reports whether Marlin's kernels compute experts in MXFP4. They pad the hidden size to
-// 256 and each GPU's part of the width to 128 (layers/quantization/mxfp4.py@v0.10.2). They serve
-// chips before Hopper, and Hopper before vLLM had Triton's kernels.
+// usesMarlin reports whether Marlin's kernels compute experts in MXFP4. They pad the hidden size to 256 and each GPU's
+// part of the width to 128 (layers/quantization/mxfp4.py@v0.10.2). They serve chips before Hopper, and Hopper before
+// vLLM had Triton's kernels.
 func (s *Settings) usesMarlin() bool {
 	c := s.Device.Capability
 	return c > 0 && c < 9 || c == 9 && !s.Release.AtLeast(vllm.TritonForMXFP4)
@@ -398,22 +328,21 @@ func (s *Settings) stageLayers(layers, i int) (int, int) {
 	return first, first + size(i)
 }
 
-// Parts of the peak of the profiling run. The forward pass holds the hidden state, the residual and
-// one layer's widest intermediate results in two bytes each. Three times the hidden size matches
-// vLLM's logs for Llama 3.1 8B at 20,000 and at 29,000 tokens to 1 % (vllm-project/vllm#10517).
+// Parts of the peak of the profiling run. The forward pass holds the hidden state, the residual and one layer's widest
+// intermediate results in two bytes each. Three times the hidden size matches vLLM's logs for Llama 3.1 8B at 20,000
+// and at 29,000 tokens to 1 % (vllm-project/vllm#10517).
 const (
 	hiddenCopies    = 3
 	forwardDoubt    = 0.4
 	latentWorkspace = 64 << 10 // tokens whose keys and values MLA's chunked prefill unpacks at once
 )
 
-// perLogit is the bytes that the profiling run's sampling holds for each logit of max_num_seqs
-// requests, read in v1/sample/ops/topk_topp_sampler.py of 29 releases. Sorting keeps the logits in
-// 16 and in 32 bits, their order in 64, the sorted logits and their probabilities: 29 to 37 bytes
-// in logs. FlashInfer (0.8 to 0.11.0 where it is installed, and again from 0.23 on) and the Triton
-// kernel (from 0.17 on) keep logits, masked logits and probabilities, 2 + 4 + 4 + 4 bytes: 13 in a
-// log of 0.10 and 15 in one of 2026. But a server with the first Triton kernels (0.19) took as much
-// as by sorting.
+// perLogit is the bytes that the profiling run's sampling holds for each logit of max_num_seqs requests, read in
+// v1/sample/ops/topk_topp_sampler.py of 29 releases. Sorting keeps the logits in 16 and in 32 bits, their order in 64,
+// the sorted logits and their probabilities: 29 to 37 bytes in logs. FlashInfer (0.8 to 0.11.0 where it is installed,
+// and again from 0.23 on) and the Triton kernel (from 0.17 on) keep logits, masked logits and probabilities, 2 + 4 + 4
+// + 4 bytes: 13 in a log of 0.10 and 15 in one of 2026. But a server with the first Triton kernels (0.19) took as much
+// memory as with sorting.
 func perLogit(r engine.Release) Estimate {
 	lean := Estimate{14, 10, 20}
 	switch {
@@ -427,8 +356,8 @@ func perLogit(r engine.Release) Estimate {
 	return Estimate{13, lean.Low, 38} // the most on four servers of 0.10; 37 were seen with sorting
 }
 
-// addActivations estimates the peak of vLLM's profiling run, which has max_num_batched_tokens
-// tokens and then max_num_seqs samples.
+// addActivations estimates the peak of vLLM's profiling run, which has max_num_batched_tokens tokens and then
+// max_num_seqs samples.
 func (l *Ledger) addActivations() {
 	m, s := l.Model, &l.Settings
 	tokens, seqs := float64(s.MaxNumBatchedTokens), float64(min(s.MaxNumSeqs, s.MaxNumBatchedTokens))
@@ -522,8 +451,8 @@ func (l *Ledger) addGraphs() {
 	}
 }
 
-// addNonTorch adds memory that PyTorch does not allocate: the CUDA context's growth, NCCL's and the
-// custom all-reduce's buffers, workspaces of kernels.
+// addNonTorch adds memory that PyTorch does not allocate: the CUDA context's growth, NCCL's and the custom all-reduce's
+// buffers, workspaces of kernels.
 func (l *Ledger) addNonTorch() {
 	s := &l.Settings
 	v := Estimate{0.25 * gib, 0.05 * gib, 0.7 * gib}
@@ -560,16 +489,16 @@ func (l *Ledger) setCapacity() {
 	})
 }
 
-// SafeConcurrency is how many requests of a length fit at once without preemption. One of the
-// pool's blocks is a placeholder.
+// SafeConcurrency is how many requests of a length fit at once without preemption. One of the pool's blocks is a
+// placeholder.
 func (l *Ledger) SafeConcurrency(tokens int) int {
 	return int(max(l.Blocks.Value-1, 0)) / max(l.KV.BlocksFor(tokens), 1)
 }
 
-// PlainBlocks is the pool as blocks of a size in one group, for a simulation that knows no other
-// kind. A model with windows or states gets the blocks for the number of requests of this length
-// that it can answer at one token a step. The tokens of a whole step are counted once: steps free
-// tokens outside a window (v1/core/single_type_kv_cache_manager.py, remove_skipped_blocks).
+// PlainBlocks is the pool in blocks of a size and one group, because the simulation has no other kind. A model with
+// windows or states gets the blocks for as many requests of this length as it can decode at once. The tokens of a whole
+// step are counted once: steps free tokens outside a window (v1/core/single_type_kv_cache_manager.py,
+// remove_skipped_blocks).
 func (l *Ledger) PlainBlocks(length, size int) int {
 	g := l.KV.Groups
 	if len(g) == 1 && l.KV.BlockTokens == size && g[0].window == 0 && !g[0].state {

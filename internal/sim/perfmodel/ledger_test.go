@@ -26,9 +26,8 @@ func ledger(t testing.TB, m *modelconfig.Model, s Settings) *Ledger {
 	return l
 }
 
-// TestLayoutEqualsVLLMs compares with what get_kv_cache_groups,
-// get_kv_cache_config_from_groups and get_max_concurrency_for_kv_cache_config of
-// vLLM 0.23.0 return for the same layers, 20 GiB of KV memory and
+// TestLayoutEqualsVLLMs compares with what get_kv_cache_groups, get_kv_cache_config_from_groups and
+// get_max_concurrency_for_kv_cache_config of vLLM 0.23.0 return for the same layers, 20 GiB of KV memory and
 // max_num_batched_tokens of 8192.
 func TestLayoutEqualsVLLMs(t *testing.T) {
 	for _, tc := range []struct {
@@ -47,16 +46,19 @@ func TestLayoutEqualsVLLMs(t *testing.T) {
 		{"nemotron-h-8b", 1040, 7, 1260, 737280},
 		{"jamba-v0.1", 80, 8, 16384, 1307846},
 	} {
-		l := ledger(t, modelconfigtest.Read(t, tc.name), Settings{Release: "0.23", KVBytes: 20 * gib, MaxNumBatchedTokens: 8192})
-		if l.KV.BlockTokens != tc.block || len(l.KV.Groups) != tc.groups || l.Blocks.Value != tc.blocks || l.Tokens.Value != tc.tokens {
+		l := ledger(t, modelconfigtest.Read(t, tc.name),
+			Settings{Release: "0.23", KVBytes: 20 * gib, MaxNumBatchedTokens: 8192})
+		if l.KV.BlockTokens != tc.block || len(l.KV.Groups) != tc.groups || l.Blocks.Value != tc.blocks ||
+			l.Tokens.Value != tc.tokens {
 			t.Errorf("%s: blocks of %d tokens, %d groups, %.0f blocks, %.0f tokens; vLLM has %d, %d, %.0f, %.0f",
-				tc.name, l.KV.BlockTokens, len(l.KV.Groups), l.Blocks.Value, l.Tokens.Value, tc.block, tc.groups, tc.blocks, tc.tokens)
+				tc.name, l.KV.BlockTokens, len(l.KV.Groups), l.Blocks.Value, l.Tokens.Value, tc.block, tc.groups,
+				tc.blocks, tc.tokens)
 		}
 	}
 }
 
-// TestLedgerAgainstLogs compares with what real servers logged; docs/lab/tune.md has
-// the sources. Weights are those that vLLM says loading took.
+// TestLedgerAgainstLogs compares with what real servers logged; docs/lab/tune.md has the sources. Weights are those
+// that vLLM says loading took.
 func TestLedgerAgainstLogs(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -74,7 +76,8 @@ func TestLedgerAgainstLogs(t *testing.T) {
 		weights, _ := l.Line(LineWeights)
 		tables, _ := l.Line(LineTables)
 		if off := (weights.Bytes.Value+tables.Bytes.Value)/(tc.weights*gib) - 1; math.Abs(off) > tc.within {
-			t.Errorf("%s: %s and %s in the ledger, %.4f GiB in the log (%+.2f %%)", tc.name, render.GiB(weights.Bytes.Value), render.GiB(tables.Bytes.Value), tc.weights, 100*off)
+			t.Errorf("%s: %s and %s in the ledger, %.4f GiB in the log (%+.2f %%)", tc.name,
+				render.GiB(weights.Bytes.Value), render.GiB(tables.Bytes.Value), tc.weights, 100*off)
 		}
 	}
 
@@ -88,7 +91,8 @@ func TestLedgerAgainstLogs(t *testing.T) {
 	}
 
 	// "4.54 GiB KV cache is needed" for one request of 131,072 tokens.
-	l = ledger(t, modelconfigtest.Read(t, "gpt-oss-120b"), Settings{Release: "0.11", Device: device(t, "H100"), Utilization: 0.95, MaxNumBatchedTokens: 1024})
+	l = ledger(t, modelconfigtest.Read(t, "gpt-oss-120b"),
+		Settings{Release: "0.11", Device: device(t, "H100"), Utilization: 0.95, MaxNumBatchedTokens: 1024})
 	if need := float64(l.KV.BlocksFor(131072)) * l.KV.BytesPerBlock / gib; math.Abs(need-4.54) > 0.005 {
 		t.Errorf("gpt-oss-120b needs %.3f GiB for its longest request, the server said 4.54", need)
 	}
@@ -98,27 +102,31 @@ func TestLedgerAgainstLogs(t *testing.T) {
 		t.Errorf("DeepSeek-V2-Lite needs %.3f GiB for 32,768 tokens, the server said 0.95", need)
 	}
 	// TP 2, KV in FP8: 90,048 tokens, 1.66x for 215,040 tokens.
-	s := Settings{Release: "0.11", Device: device(t, "H100"), TP: 2, KVType: "fp8_e5m2", MaxModelLen: 215040, NumBlocksOverride: 338}
+	s := Settings{Release: "0.11", Device: device(t, "H100"), TP: 2, KVType: "fp8_e5m2", MaxModelLen: 215040,
+		NumBlocksOverride: 338}
 	l = ledger(t, modelconfigtest.Read(t, "qwen3-next-80b-a3b"), s)
 	if l.KV.BlockTokens != 1072 || l.Tokens.Value != 90048 || math.Abs(l.Concurrency.Value-1.66) > 0.005 {
 		t.Errorf("Qwen3-Next: blocks of %d, %.0f tokens, %.2fx", l.KV.BlockTokens, l.Tokens.Value, l.Concurrency.Value)
 	}
 	// 18.78 GiB hold 175,856 tokens.
-	l = ledger(t, modelconfigtest.Read(t, "qwen3-1.7b"), Settings{Release: "0.14", KVBytes: 18.78 * gib, MaxModelLen: 1024})
+	l = ledger(t, modelconfigtest.Read(t, "qwen3-1.7b"),
+		Settings{Release: "0.14", KVBytes: 18.78 * gib, MaxModelLen: 1024})
 	if math.Abs(l.Tokens.Value/175856-1) > 0.0005 {
 		t.Errorf("Qwen3-1.7B: %.0f tokens in 18.78 GiB, the server had 175,856", l.Tokens.Value)
 	}
 	// vLLM 0.23.0 on a CPU, with VLLM_CPU_KVCACHE_SPACE=1: 4096 blocks of 128.
-	l = ledger(t, modelconfigtest.Read(t, "tiny-llama-cpu"), Settings{Release: "0.23", BlockSize: 128, KVBytes: gib, MaxModelLen: 8192})
-	o := ObservedIn(engine.FromCacheConfigInfo([]engine.Info{{Labels: map[string]string{"block_size": "128", "num_gpu_blocks": "4096"}}}))
+	l = ledger(t, modelconfigtest.Read(t, "tiny-llama-cpu"),
+		Settings{Release: "0.23", BlockSize: 128, KVBytes: gib, MaxModelLen: 8192})
+	o := ObservedIn(engine.FromCacheConfigInfo([]engine.Info{{Labels: map[string]string{"block_size": "128",
+		"num_gpu_blocks": "4096"}}}))
 	if l.Blocks.Value != o.NumBlocks || l.KV.BlockTokens != o.BlockSize {
-		t.Errorf("CPU server: %v blocks of %d, the server had %v of %d", l.Blocks.Value, l.KV.BlockTokens, o.NumBlocks, o.BlockSize)
+		t.Errorf("CPU server: %v blocks of %d, the server had %v of %d", l.Blocks.Value, l.KV.BlockTokens, o.NumBlocks,
+			o.BlockSize)
 	}
 }
 
-// TestHybridCapacityEqualsLogs: two servers with gated delta net in three layers
-// of four, prefix caching and an FP8 cache. The sizes that do not bear on the cache
-// are left small.
+// TestHybridCapacityEqualsLogs: two servers with gated delta net in three layers of four, prefix caching and an FP8
+// cache. The sizes that do not bear on the cache are left small.
 func TestHybridCapacityEqualsLogs(t *testing.T) {
 	for _, tc := range []struct {
 		name, config  string
@@ -150,7 +158,8 @@ func TestHybridCapacityEqualsLogs(t *testing.T) {
 		s.Release, s.KVType, s.PrefixCaching, s.MaxModelLen, s.MaxNumBatchedTokens = "0.24", "fp8", &on, 131072, 8192
 		l := ledger(t, m, s)
 		if l.KV.BlockTokens != tc.block || l.Blocks.Value != float64(tc.blocks) || l.Tokens.Value != tc.tokens {
-			t.Errorf("%s: %.0f blocks of %d, %.0f tokens; the server had %d of %d, %.0f", tc.name, l.Blocks.Value, l.KV.BlockTokens, l.Tokens.Value, tc.blocks, tc.block, tc.tokens)
+			t.Errorf("%s: %.0f blocks of %d, %.0f tokens; the server had %d of %d, %.0f", tc.name, l.Blocks.Value,
+				l.KV.BlockTokens, l.Tokens.Value, tc.blocks, tc.block, tc.tokens)
 		}
 	}
 }
@@ -168,7 +177,8 @@ func TestLedgerByHand(t *testing.T) {
 	}
 	// The latent vector is not divided: 61 layers × 576 × 2 at any TP.
 	for _, tp := range []int{1, 8, 16} {
-		if l = ledger(t, modelconfigtest.Read(t, "deepseek-v3"), Settings{Device: device(t, "H200"), TP: tp}); l.KV.BytesPerToken != 70272 {
+		if l = ledger(t, modelconfigtest.Read(t, "deepseek-v3"),
+			Settings{Device: device(t, "H200"), TP: tp}); l.KV.BytesPerToken != 70272 {
 			t.Errorf("MLA, TP %d: %v bytes a token", tp, l.KV.BytesPerToken)
 		}
 	}
@@ -179,8 +189,8 @@ func TestLedgerByHand(t *testing.T) {
 			t.Errorf("stage %d: layers %d to %d, want %v", i, a, b, want)
 		}
 	}
-	// 35 sizes to 256 and 16 more to 512, as a log says for 256 sequences:
-	// "PIECEWISE=51 (largest=512), FULL=35 (largest=256)".
+	// 35 sizes to 256 and 16 more to 512, as a log says for 256 sequences: "PIECEWISE=51 (largest=512), FULL=35
+	// (largest=256)".
 	s = Settings{MaxNumSeqs: 256}
 	s.countGraphs()
 	if s.capturedGraphs != 86 {
@@ -207,23 +217,28 @@ func TestDefaultsFollowTheRelease(t *testing.T) {
 		{"0.23", "A100 SXM 80GB", 0.92, 256, true},
 		{"0.23", "L4", 0.92, 256, true},
 	} {
-		l := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{Release: tc.release, Device: device(t, tc.device)})
+		l := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"),
+			Settings{Release: tc.release, Device: device(t, tc.device)})
 		_, counted := l.Line(LineGraphs)
 		if l.Settings.Utilization != tc.utilization || l.Settings.MaxNumSeqs != tc.seqs || counted != tc.graphs {
-			t.Errorf("%s on %s: utilization %v, %d sequences, graphs counted %v", tc.release, tc.device, l.Settings.Utilization, l.Settings.MaxNumSeqs, counted)
+			t.Errorf("%s on %s: utilization %v, %d sequences, graphs counted %v", tc.release, tc.device,
+				l.Settings.Utilization, l.Settings.MaxNumSeqs, counted)
 		}
 		if len(l.Assumed) < 4 {
 			t.Errorf("assumed only %q", l.Assumed)
 		}
 	}
-	l := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{Device: device(t, "H100"), MaxNumSeqs: 8, MaxNumBatchedTokens: 512, MaxModelLen: 4096, Utilization: 0.9, Release: "0.23"})
+	l := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"),
+		Settings{Device: device(t, "H100"), MaxNumSeqs: 8, MaxNumBatchedTokens: 512, MaxModelLen: 4096,
+			Utilization: 0.9, Release: "0.23"})
 	if len(l.Assumed) != 0 {
 		t.Errorf("everything was given, and yet assumed: %q", l.Assumed)
 	}
 }
 
 func TestMoreMemoryIsNeverFewerBlocks(t *testing.T) {
-	for _, name := range []string{"llama-3.1-8b", "gemma-3-27b", "qwen3-next-80b-a3b", "deepseek-v2-lite", "gpt-oss-20b", "nemotron-h-8b"} {
+	for _, name := range []string{"llama-3.1-8b", "gemma-3-27b", "qwen3-next-80b-a3b", "deepseek-v2-lite",
+		"gpt-oss-20b", "nemotron-h-8b"} {
 		m := modelconfigtest.Read(t, name)
 		last := Ledger{}
 		for g := 16.0; g < 400; g *= 1.13 {
@@ -237,11 +252,13 @@ func TestMoreMemoryIsNeverFewerBlocks(t *testing.T) {
 			last = *l
 		}
 		// FP8 for the cache is never less capacity, and more sequences never more.
-		fp8 := ledger(t, m, Settings{Memory: Exact(200 * gib), KVType: "fp8", MaxNumSeqs: 64, MaxNumBatchedTokens: 2048})
+		fp8 := ledger(t, m, Settings{Memory: Exact(200 * gib), KVType: "fp8", MaxNumSeqs: 64,
+			MaxNumBatchedTokens: 2048})
 		plain := ledger(t, m, Settings{Memory: Exact(200 * gib), MaxNumSeqs: 64, MaxNumBatchedTokens: 2048})
 		many := ledger(t, m, Settings{Memory: Exact(200 * gib), MaxNumSeqs: 1024, MaxNumBatchedTokens: 2048})
 		if fp8.Tokens.Value < plain.Tokens.Value || many.Available.Value > plain.Available.Value {
-			t.Errorf("%s: %v tokens in FP8, %v plain; %v left for 1024 sequences, %v for 64", name, fp8.Tokens.Value, plain.Tokens.Value, many.Available.Value, plain.Available.Value)
+			t.Errorf("%s: %v tokens in FP8, %v plain; %v left for 1024 sequences, %v for 64", name, fp8.Tokens.Value,
+				plain.Tokens.Value, many.Available.Value, plain.Available.Value)
 		}
 	}
 }
@@ -302,11 +319,12 @@ func TestTheLongestThatFits(t *testing.T) {
 	}
 }
 
-// Steps free what lies outside a window: how many requests are answered at once hardly depends on
-// how many tokens a step can compute, though a request that is computed may hold all of them.
+// Steps free what lies outside a window: how many requests are answered at once hardly depends on how many tokens a
+// step can compute, though a request that is computed may hold all of them.
 func TestBlocksOfWindowsAreFreed(t *testing.T) {
 	at := func(batched int) int {
-		l := ledger(t, modelconfigtest.Read(t, "gemma-3-27b"), Settings{Device: device(t, "H200"), NumBlocksOverride: 20000, MaxNumBatchedTokens: batched})
+		l := ledger(t, modelconfigtest.Read(t, "gemma-3-27b"),
+			Settings{Device: device(t, "H200"), NumBlocksOverride: 20000, MaxNumBatchedTokens: batched})
 		if least := (20000 - 1) / l.KV.BlocksFor(8192) * (8192 / 16); l.PlainBlocks(8192, 16) < least {
 			t.Errorf("%d tokens in a step: fewer than %d blocks", batched, least)
 		}

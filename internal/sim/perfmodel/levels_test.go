@@ -23,8 +23,8 @@ type level struct {
 	tp, ranks int
 	numBlocks int // not recorded: never exhausted
 
-	// Where the targets are met, or how far from them it is. What the later half leaves open of
-	// the earlier one is the prior's, and how near that comes is chance: intervals hold it.
+	// Where the targets are met, or how far from them it is. What the later half leaves open of the earlier one is the
+	// prior's, and how near that comes is chance: intervals hold it.
 	same, later *deviation
 }
 
@@ -34,9 +34,9 @@ var levels = []level{
 	{"qwen3-30b-a3b-dp2", "qwen3-30b-a3b", 1, 2, 24000, &deviation{0.27, 0.035, 0.045}, nil},
 }
 
-// read returns what was asked of the server, what came back, the server, and what its data sheet
-// lets expect.
-func (l level) read(t *testing.T) (requests []sim.Request, all []perfmodel.Measured, d perfmodel.Deployment, prior perfmodel.Prior) {
+// read returns what was asked of the server, what came back, the server, and what its data sheet lets expect.
+func (l level) read(t *testing.T) (requests []sim.Request, all []perfmodel.MeasuredRequest, d perfmodel.Deployment,
+	prior perfmodel.Prior) {
 	t.Helper()
 	f, err := os.Open(filepath.Join("testdata/loadtests", l.file+".csv"))
 	must.Succeed(t, err)
@@ -49,7 +49,8 @@ func (l level) read(t *testing.T) (requests []sim.Request, all []perfmodel.Measu
 	d.Config, err = sim.Defaults("0.19.0")
 	must.Succeed(t, err)
 	d.Config.MaxModelLen, d.Config.NumBlocks, d.Config.MaxNumSeqs = 32768, l.numBlocks, 128
-	settings := perfmodel.Settings{Release: "0.19.0", Device: *spec(t, "RTX PRO 6000 Server"), TP: l.tp, MaxModelLen: 32768}
+	settings := perfmodel.Settings{Release: "0.19.0", Device: *spec(t, "RTX PRO 6000 Server"), TP: l.tp,
+		MaxModelLen: 32768}
 	if l.ranks > 1 {
 		d.Replicas, d.Lockstep, d.Route = l.ranks, l.ranks, perfmodel.LeastLoaded
 		settings.DP, settings.ExpertParallel = l.ranks, true
@@ -59,8 +60,8 @@ func (l level) read(t *testing.T) (requests []sim.Request, all []perfmodel.Measu
 	return requests, test.Requests, d, ledger.StepCost(500)
 }
 
-// TestToAnotherLevelOfLoad calibrates on a part of the requests of load tests that others
-// published and predicts the rest, which came to a server that was less loaded or more:
+// TestToAnotherLevelOfLoad calibrates on a part of the requests of load tests that others published and predicts the
+// rest, which came to a server that was less loaded or more:
 //
 //	go test -run AnotherLevel -v ./internal/sim/perfmodel
 func TestToAnotherLevelOfLoad(t *testing.T) {
@@ -76,22 +77,22 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 			for _, m := range all {
 				end = max(end, m.LastToken)
 			}
-			half := func(m *perfmodel.Measured) bool { return m.LastToken <= end/2 }
-			fast := func(_ int, m *perfmodel.Measured) bool { return half(m) }
-			late := func(_ int, m *perfmodel.Measured) bool { return m.FirstToken > end/2 }
-			every := func(int, *perfmodel.Measured) bool { return true }
+			half := func(m *perfmodel.MeasuredRequest) bool { return m.LastToken <= end/2 }
+			fast := func(_ int, m *perfmodel.MeasuredRequest) bool { return half(m) }
+			late := func(_ int, m *perfmodel.MeasuredRequest) bool { return m.FirstToken > end/2 }
+			every := func(int, *perfmodel.MeasuredRequest) bool { return true }
 			for _, c := range []struct {
 				name       string
-				fit        []perfmodel.Measured
-				use, other func(i int, m *perfmodel.Measured) bool
+				fit        []perfmodel.MeasuredRequest
+				use, other func(i int, m *perfmodel.MeasuredRequest) bool
 				within     *deviation
 			}{
 				{"all, and the same", all, every, every, level.same},
 				{"ended in the first half of the time → began in the second", all, fast, late, level.later},
 				{"began in the second half of the time → ended in the first", all, late, fast, nil},
-				{"second half of the requests, without the first → that", all[n/2:], every, func(i int, _ *perfmodel.Measured) bool { return i < n/2 }, nil},
+				{"second half of the requests, without the first → that", all[n/2:], every, func(i int, _ *perfmodel.MeasuredRequest) bool { return i < n/2 }, nil},
 			} {
-				part := append([]perfmodel.Measured(nil), c.fit...)
+				part := append([]perfmodel.MeasuredRequest(nil), c.fit...)
 				first := part[0].Request.Arrival
 				for i := range part {
 					m := &part[i]
@@ -99,7 +100,8 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 					m.Request.Arrival -= first
 					m.FirstToken, m.LastToken = m.FirstToken-first, m.LastToken-first
 				}
-				cal, err := perfmodel.Calibrate(perfmodel.Evidence{Config: d.Config, Requested: d, Requests: part, RequestsFrom: c.name, Prior: &prior})
+				cal, err := perfmodel.Calibrate(perfmodel.Evidence{Config: d.Config, Requested: d, Requests: part,
+					RequestsFrom: c.name, Prior: &prior})
 				if err != nil {
 					t.Errorf("%s: %v", c.name, err)
 					continue
@@ -111,8 +113,8 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 					continue
 				}
 				intervals.holds(t, c.name, all, p)
-				// Those that were there before anybody queued for a place are served alike
-				// without the later ones, and tell what a queue for the budget of steps costs.
+				// Those that were there before anybody queued for a place are served alike without the later ones, and
+				// tell what a queue for the budget of steps costs.
 				p, err = cal.Fit.Predict(d, requests[:120], perfmodel.PredictionDraws, sim.Options{})
 				must.Succeed(t, err)
 				ttft, n := 0.0, 0.0
@@ -125,7 +127,8 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 				got := off(all, p.Result.Records, c.other)
 				t.Logf("%s: %v; the fit is off by %.1f %% in the median", c.name, got, 100*cal.Fit.MedianError)
 				far := func(got, want float64) bool { return math.Abs(got) > want }
-				if w := c.within; w != nil && (far(got.ttft, w.ttft) || far(got.tpot, w.tpot) || far(got.throughput, w.throughput)) {
+				if w := c.within; w != nil && (far(got.ttft, w.ttft) || far(got.tpot, w.tpot) ||
+					far(got.throughput, w.throughput)) {
 					t.Errorf("%s: %v; want within %v", c.name, got, w)
 				}
 			}
@@ -134,25 +137,26 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 	intervals.check(t)
 }
 
-// TestToAnotherModel carries the fit of one published load test over to another's model and
-// tensor parallelism.
+// TestToAnotherModel carries the fit of one published load test over to another's model and tensor parallelism.
 func TestToAnotherModel(t *testing.T) {
 	var requests [2][]sim.Request
-	var measured [2][]perfmodel.Measured
+	var measured [2][]perfmodel.MeasuredRequest
 	var priors [2]perfmodel.Prior
 	var d perfmodel.Deployment
 	for i, l := range levels[:2] {
 		requests[i], measured[i], d, priors[i] = l.read(t)
 	}
 	d.Config.NumBlocks = 24000
-	every := func(int, *perfmodel.Measured) bool { return true }
+	every := func(int, *perfmodel.MeasuredRequest) bool { return true }
 	var intervals tally
 	for i := range measured {
 		j := 1 - i
 		name := levels[i].file + " → " + levels[j].file
-		cal, err := perfmodel.Calibrate(perfmodel.Evidence{Config: d.Config, Requested: d, Requests: measured[i], RequestsFrom: name, Prior: &priors[i]})
+		cal, err := perfmodel.Calibrate(perfmodel.Evidence{Config: d.Config, Requested: d, Requests: measured[i],
+			RequestsFrom: name, Prior: &priors[i]})
 		must.Succeed(t, err)
-		p, err := cal.Fit.Transfer(priors[i], priors[j]).Predict(d, requests[j], perfmodel.PredictionDraws, sim.Options{})
+		p, err := cal.Fit.Transfer(priors[i], priors[j]).Predict(d, requests[j], perfmodel.PredictionDraws,
+			sim.Options{})
 		must.Succeed(t, err)
 		got := off(measured[j], p.Result.Records, every)
 		t.Logf("%s: %v", name, got)
@@ -164,14 +168,15 @@ func TestToAnotherModel(t *testing.T) {
 	}
 	intervals.check(t)
 	// And what was measured of the smaller one is refused as a test of the larger.
-	_, err := perfmodel.Calibrate(perfmodel.Evidence{Config: d.Config, Requested: d, Requests: measured[0], RequestsFrom: "of the 8B", Prior: &priors[1]})
+	_, err := perfmodel.Calibrate(perfmodel.Evidence{Config: d.Config, Requested: d, Requests: measured[0],
+		RequestsFrom: "of the 8B", Prior: &priors[1]})
 	if err == nil || !strings.Contains(err.Error(), "another model") || hint.Of(err) == "" {
 		t.Errorf("a fit below the time of reading the weights: %v", err)
 	}
 }
 
-// TestNearCapacityAFitDoesNotDependOnItsStart begins the search of a fit to a server whose every
-// place is taken from priors that differ.
+// TestNearCapacityAFitDoesNotDependOnItsStart begins the search of a fit to a server whose every place is taken from
+// priors that differ.
 func TestNearCapacityAFitDoesNotDependOnItsStart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it measures an error: what it runs, other tests run too")
@@ -181,11 +186,12 @@ func TestNearCapacityAFitDoesNotDependOnItsStart(t *testing.T) {
 	for _, start := range []float64{0.9, 0.95, 1, 1.05, 1.1} {
 		from := prior
 		from.Base *= start
-		fit, err := perfmodel.FromRequests(d, all, &from, nil)
+		fit, err := perfmodel.FitRequests(d, all, &from, nil)
 		must.Succeed(t, err)
 		p, err := fit.Predict(d, requests, 0, sim.Options{})
 		must.Succeed(t, err)
-		t.Logf("from %g times the prior's: %.4g s to first token, a knee of %d", start, p.TTFT.Mean.Value, fit.Cost.Knee)
+		t.Logf("from %g times the prior's: %.4g s to first token, a knee of %d", start, p.TTFT.Mean.Value,
+			fit.Cost.Knee)
 		least, most = min(least, p.TTFT.Mean.Value), max(most, p.TTFT.Mean.Value)
 	}
 	if most > 1.01*least {
@@ -205,7 +211,7 @@ func (n *tally) check(t *testing.T) {
 }
 
 // holds counts those of a prediction.
-func (n *tally) holds(t *testing.T, name string, all []perfmodel.Measured, p *perfmodel.Prediction) {
+func (n *tally) holds(t *testing.T, name string, all []perfmodel.MeasuredRequest, p *perfmodel.Prediction) {
 	t.Helper()
 	var sum totals
 	for i := range all {
@@ -237,7 +243,8 @@ func (d deviation) String() string {
 }
 
 // off compares the requests that are asked about.
-func off(all []perfmodel.Measured, predicted []sim.Record, which func(i int, m *perfmodel.Measured) bool) deviation {
+func off(all []perfmodel.MeasuredRequest, predicted []sim.Record,
+	which func(i int, m *perfmodel.MeasuredRequest) bool) deviation {
 	var was, got totals
 	first := math.Inf(1)
 	for i := range all {
@@ -265,7 +272,7 @@ func (s *totals) add(r sim.Record) {
 }
 
 // record is what a simulation would have said of a measured request.
-func record(m *perfmodel.Measured) sim.Record {
+func record(m *perfmodel.MeasuredRequest) sim.Record {
 	r := sim.RequestResult{
 		Arrival: m.Request.Arrival, FirstToken: m.FirstToken, LastToken: m.LastToken, Finish: m.LastToken,
 		OutputTokens: m.Request.OutputTokens,

@@ -207,9 +207,9 @@ func (s *Settings) checkBatches() error {
 	return nil
 }
 
-// adapterBytes is LoRA's room for adapters on one GPU. Each adapter has two matrices of the largest
-// rank beside every linear layer, in the model's type (lora/layers), divided as the layers are if
-// vLLM divides them. Layers of experts have adapters too from 0.11.1 on, which is the upper bound.
+// adapterBytes is LoRA's room for adapters on one GPU. Each adapter has two matrices of the largest rank beside every
+// linear layer, in the model's type (lora/layers), divided as the layers are if vLLM divides them. Layers of experts
+// have adapters too from 0.11.1 on, which is the upper bound.
 func (s *Settings) adapterBytes(m *modelconfig.Model, first, stop int) Estimate {
 	var low, high float64
 	for i := range m.Weights {
@@ -229,8 +229,8 @@ func (s *Settings) adapterBytes(m *modelconfig.Model, first, stop int) Estimate 
 	return Estimate{low, low, max(low, high)}
 }
 
-// betweenNodes is the bytes per second that one GPU exchanges with another machine: 400 Gb/s of
-// InfiniBand, one adapter for each GPU as in NVIDIA's DGX H100.
+// betweenNodes is the bytes per second that one GPU exchanges with another machine: 400 Gb/s of InfiniBand, one adapter
+// for each GPU as in NVIDIA's DGX H100.
 const betweenNodes = 50e9
 
 // addOffloading adds the time to read offloaded weights to a step.

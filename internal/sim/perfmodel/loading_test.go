@@ -87,7 +87,8 @@ func TestArgumentsCountInTheLedger(t *testing.T) {
 			t.Errorf("%s: %s %.3f GiB, want %.3f", tc.args, tc.line, got, tc.want)
 		}
 	}
-	eagle, _ := told(t, "llama-3.1-8b", "H100", `--max-model-len 8192 --speculative-config {"method":"eagle3","num_speculative_tokens":3}`)
+	eagle, _ := told(t, "llama-3.1-8b", "H100",
+		`--max-model-len 8192 --speculative-config {"method":"eagle3","num_speculative_tokens":3}`)
 	if got, want := eagle.KV.BytesPerBlock/plain.KV.BytesPerBlock, 33.0/32; got != want {
 		t.Errorf("a layer that guesses: blocks of %g times the bytes, want %g", got, want)
 	}
@@ -99,8 +100,7 @@ func TestArgumentsCountInTheLedger(t *testing.T) {
 	}
 }
 
-// The stage with least room decides: of 61 layers in 4 stages one has the head and the
-// logits, others a layer more.
+// The stage with least room decides: of 61 layers in 4 stages one has the head and the logits, others a layer more.
 func TestUnevenStages(t *testing.T) {
 	l, err := told(t, "deepseek-v3", "H200", "-tp 4 -pp 4 --max-model-len 32768")
 	must.Succeed(t, err)
@@ -134,7 +134,8 @@ func TestSamplingByRelease(t *testing.T) {
 	for _, tc := range []struct {
 		release   engine.Release
 		value, of float64 // of a measured one: bytes of a logit
-	}{{"0.10.2", 13, 13}, {"0.10.2", 13, 37}, {"0.11.1", 32, 37}, {"0.14.0", 32, 37}, {"0.19.0", 24, 32}, {"0.32.0", 14, 15.7}} {
+	}{{"0.10.2", 13, 13}, {"0.10.2", 13, 37}, {"0.11.1", 32, 37}, {"0.14.0", 32, 37}, {"0.19.0", 24, 32},
+		{"0.32.0", 14, 15.7}} {
 		e := perLogit(tc.release)
 		if e.Value != tc.value || tc.of < e.Low || tc.of > e.High {
 			t.Errorf("%s: %+v, measured %g", tc.release, e, tc.of)

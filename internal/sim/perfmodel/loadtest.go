@@ -18,7 +18,7 @@ import (
 
 // A LoadTest is the per-request results of a load test.
 type LoadTest struct {
-	Requests []Measured
+	Requests []MeasuredRequest
 	Skipped  map[string]int // requests left out, by reason
 
 	prefix []uint64 // the longest cached prefix, which all requests share
@@ -32,9 +32,8 @@ const (
 
 const resultsHint = "give a file of sixty bench --csv"
 
-// ReadLoadTest reads the results of sixty bench --csv, for engines with a block size. Requests that
-// failed are left out and counted. Requests that were cut short are part of the load and nothing is
-// fitted to them.
+// ReadLoadTest reads the results of sixty bench --csv, for engines with a block size. Requests that failed are left out
+// and counted. Requests that were cut short are part of the load and nothing is fitted to them.
 func ReadLoadTest(r io.Reader, blockSize int) (*LoadTest, error) {
 	t := &LoadTest{Skipped: map[string]int{}}
 	err := t.readCSV(io.LimitReader(r, maxResultsBytes), blockSize)
@@ -74,7 +73,7 @@ func (t *LoadTest) addRequest(sent, firstToken, lastToken float64, prompt, outpu
 		return fmt.Errorf("more than %d requests", maxResults)
 	}
 	at := func(sec float64) time.Duration { return time.Duration(sec * 1e9) }
-	m := Measured{
+	m := MeasuredRequest{
 		Request:    sim.Request{Arrival: at(sent), PromptTokens: prompt, OutputTokens: output},
 		Scheduled:  -1,
 		FirstToken: at(firstToken), LastToken: at(lastToken), Use: whole,

@@ -21,19 +21,22 @@ func csvOf(t *testing.T, requests []sim.Request) string {
 	for _, m := range measuredOf(t, requests) {
 		r := m.Request
 		fmt.Fprintf(&b, "%f,%f,,%f,%f,,,,,,,%d,%d,%d,%d,0,0,,200,complete\n", r.Arrival.Seconds(), r.Arrival.Seconds(),
-			m.FirstToken.Seconds(), m.LastToken.Seconds(), r.PromptTokens, r.PromptTokens, r.OutputTokens, r.OutputTokens)
+			m.FirstToken.Seconds(), m.LastToken.Seconds(), r.PromptTokens, r.PromptTokens, r.OutputTokens,
+			r.OutputTokens)
 	}
 	return b.String()
 }
 
 func TestALoadTestCalibrates(t *testing.T) {
-	file := csvOf(t, poisson(4, 300)) + "9,9,,,,,,,,,,10,10,10,0,0,0,,503,http_503\n" + "9,9,,,,,,,,,,10,10,10,0,0,0,,200,complete\n"
+	file := csvOf(t, poisson(4,
+		300)) + "9,9,,,,,,,,,,10,10,10,0,0,0,,503,http_503\n" + "9,9,,,,,,,,,,10,10,10,0,0,0,,200,complete\n"
 	test, err := perfmodel.ReadLoadTest(strings.NewReader(file), 16)
 	must.Succeed(t, err)
 	if len(test.Requests) != 300 || test.Skips() != "1 failed, 1 without a token" {
 		t.Errorf("%d requests, left out: %s", len(test.Requests), test.Skips())
 	}
-	c, err := perfmodel.Calibrate(perfmodel.Evidence{Config: large(t), Requests: test.Requests, RequestsFrom: "run.csv"})
+	c, err := perfmodel.Calibrate(perfmodel.Evidence{Config: large(t), Requests: test.Requests,
+		RequestsFrom: "run.csv"})
 	must.Succeed(t, err)
 	if c.Fit.MedianError > 0.03 {
 		t.Errorf("%s", c.Statement())
@@ -41,7 +44,8 @@ func TestALoadTestCalibrates(t *testing.T) {
 }
 
 func TestBadLoadTestResultsAreRefused(t *testing.T) {
-	for _, file := range []string{"", "a,b\n", `{"input_lens": [1]}`, "sent,first_token,last_token,prompt_tokens,output_tokens,outcome\n1,2,3,4,5,http_5xx\n"} {
+	for _, file := range []string{"", "a,b\n", `{"input_lens": [1]}`,
+		"sent,first_token,last_token,prompt_tokens,output_tokens,outcome\n1,2,3,4,5,http_5xx\n"} {
 		if _, err := perfmodel.ReadLoadTest(strings.NewReader(file), 16); err == nil || hint.Of(err) == "" {
 			t.Errorf("%q: error %v, want one with a way out", file, err)
 		}
@@ -57,7 +61,8 @@ func FuzzReadLoadTest(f *testing.F) {
 		}
 		rng := rand.New(rand.NewPCG(1, 1))
 		m := test.Requests[rng.IntN(len(test.Requests))]
-		if m.Request.PromptTokens < 1 || m.Request.OutputTokens < 1 || m.FirstToken <= m.Request.Arrival && m.Request.Arrival != 0 || m.LastToken < m.FirstToken {
+		if m.Request.PromptTokens < 1 || m.Request.OutputTokens < 1 || m.FirstToken <= m.Request.Arrival &&
+			m.Request.Arrival != 0 || m.LastToken < m.FirstToken {
 			t.Errorf("%+v", m)
 		}
 	})

@@ -13,16 +13,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// A Parameter is one number of the hardware prior that is the same for all deployments, except for
-// effects of a GPU, a model, a kind of kernels or a host.
+// A Parameter is one number of the hardware prior that is the same for all deployments, except for effects of a GPU, a
+// model, a kind of kernels or a host.
 type Parameter struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
-	// Share says that the parameter is a share between 0 and 1, fitted as a logit; any
-	// other is positive and fitted as a logarithm.
+	// Share says that the parameter is a share between 0 and 1, fitted as a logit; any other is positive and fitted as
+	// a logarithm.
 	Share bool `json:"share"`
-	// Guess is the estimate from physics and documentation before any measurement, and SD its
-	// uncertainty, as a standard deviation of the logit or the logarithm.
+	// Guess is the estimate from physics and documentation before any measurement, and SD its uncertainty, as a
+	// standard deviation of the logit or the logarithm.
 	Guess float64 `json:"guess"`
 	SD    float64 `json:"sd"`
 }
@@ -100,16 +100,15 @@ func (p Parameter) Start() float64 {
 	return math.Log(p.Guess)
 }
 
-// An Effect is the difference of a parameter on deployments that share a level, such as a GPU. A
-// level that was never measured has an effect of Mean, give or take SD.
+// An Effect is the difference of a parameter on deployments that share a level, such as a GPU. A level that was never
+// measured has an effect of Mean, give or take SD.
 type Effect struct {
 	Level    string // "gpu H100 SXM"
 	On       int    // the parameter
 	Mean, SD float64
 }
 
-// effectsFor selects the effects of parameters.yaml for a deployment's levels, by kind of level,
-// and for its kernels.
+// effectsFor selects the effects of parameters.yaml for a deployment's levels, by kind of level, and for its kernels.
 func effectsFor(levels map[string]string, kernels map[int]bool) []Effect {
 	var out []Effect
 	for _, e := range priors().Effects {
@@ -124,8 +123,8 @@ func effectsFor(levels map[string]string, kernels map[int]bool) []Effect {
 // Key names the effect in the table of fitted effects.
 func (e Effect) Key() string { return Parameters()[e.On].Name + " of " + e.Level }
 
-// A Shape is the work of a deployment's step on each of its GPUs, according to its model, its GPU
-// and its settings. The parameters are applied to it.
+// A Shape is the work of a deployment's step on each of its GPUs, according to its model, its GPU and its settings. The
+// parameters are applied to it.
 type Shape struct {
 	Effects []Effect
 
@@ -170,13 +169,13 @@ func kernelFor(q *modelconfig.Quantization, bytesPerWeight float64, g GPU) (kern
 	return pWeightOnly4, g.BF16
 }
 
-// chunkedOperations is the operations on each value of a state for each prompt token, in chunked
-// prefill: about four products of keys, values and queries within the chunk and with the state, of
-// two operations each (Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2025).
+// chunkedOperations is the operations on each value of a state for each prompt token, in chunked prefill: about four
+// products of keys, values and queries within the chunk and with the state, of two operations each (Yang, Kautz and
+// Hatamizadeh, "Gated Delta Networks", 2025).
 const chunkedOperations = 8
 
-// Shape computes the work of a step for requests that hold meanTokens on average. The device's data
-// sheet must be known. Stages of a pipeline run one after the other.
+// Shape computes the work of a step for requests that hold meanTokens on average. The device's data sheet must be
+// known. Stages of a pipeline run one after the other.
 func (l *Ledger) Shape(meanTokens float64) *Shape {
 	m, s := l.Model, &l.Settings
 	tp := float64(s.TP)
@@ -242,8 +241,7 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 	return sh
 }
 
-// addWeights adds a step's reading and computing of a model's weights, and returns the kinds of
-// kernels that it uses.
+// addWeights adds a step's reading and computing of a model's weights, and returns the kinds of kernels that it uses.
 func (s *Shape) addWeights(m *modelconfig.Model, of *Settings) map[int]bool {
 	kinds := map[int]bool{}
 	for i := range m.Weights {
@@ -278,8 +276,7 @@ func (s *Shape) addWeights(m *modelconfig.Model, of *Settings) map[int]bool {
 	return kinds
 }
 
-// On returns the shape with the effect of a published measurement's host: its processor and
-// everything else about it.
+// On returns the shape with the effect of a published measurement's host: its processor and everything else about it.
 func (s *Shape) On(host string) *Shape {
 	c := *s
 	host = "host " + host
@@ -287,10 +284,9 @@ func (s *Shape) On(host string) *Shape {
 	return &c
 }
 
-// Roofline is the cost of a step on GPUs that reach their data sheets and exchange bytes for
-// nothing, with an engine that does no work of its own. Weights, experts and the KV cache are read
-// at the full bandwidth, and arithmetic runs at its peak and hides behind the reading of the
-// weights (Williams, Waterman and Patterson, 2009).
+// Roofline is the cost of a step on GPUs that reach their data sheets and exchange bytes for nothing, with an engine
+// that does no work of its own. Weights, experts and the KV cache are read at the full bandwidth, and arithmetic runs
+// at its peak and hides behind the reading of the weights (Williams, Waterman and Patterson, 2009).
 func (s *Shape) Roofline() sim.StepCost {
 	products := 0.0
 	for _, k := range s.kernels {
@@ -326,8 +322,8 @@ func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
 		PerKV:   s.kvBytes / (s.bandwidth * v.asShare(pKVBandwidth)),
 		PerPair: 4 * s.attentionWidth / (s.bf16 * v.asShare(pAttention)),
 	}
-	// All-reduces after attention and after the other half of each layer, and the gathering and
-	// scattering of experts that are spread over data-parallel ranks.
+	// All-reduces after attention and after the other half of each layer, and the gathering and scattering of experts
+	// that are spread over data-parallel ranks.
 	for _, x := range []struct{ reductions, among float64 }{{2 * s.layers, s.tp}, {2 * s.expertLayers, s.dp}} {
 		if x.among < 2 || x.reductions == 0 {
 			continue

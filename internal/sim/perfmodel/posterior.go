@@ -11,20 +11,18 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// A Posterior is the result of fitting the parameters, and the effects of levels on them, to
-// published measurements. All values are logits or logarithms.
+// A Posterior is the result of fitting the parameters, and the effects of levels on them, to published measurements.
+// All values are logits or logarithms.
 type Posterior struct {
-	// Widen and WidenUnmeasured widen the samples' intervals of predictions, so that these hold
-	// their nominal share of measurements outside the fit: for GPUs that were measured, and for
-	// others.
+	// Widen and WidenUnmeasured widen the samples' intervals of predictions, so that these hold their nominal share of
+	// measurements outside the fit: for GPUs that were measured, and for others.
 	Widen           Widening `json:"widen"`
 	WidenUnmeasured Widening `json:"widen_unmeasured"`
 	// Fitted are the parameters, by name, and the effects, by key.
 	Fitted map[string]Marginal `json:"fitted"`
 }
 
-// Marginal is one parameter or effect. Samples of the same index, over all marginals, belong to one
-// fit.
+// Marginal is one parameter or effect. Samples of the same index, over all marginals, belong to one fit.
 type Marginal struct {
 	Mean  float64   `json:"mean"`
 	Draws []float64 `json:"draws"`
@@ -33,7 +31,7 @@ type Marginal struct {
 //go:embed posterior.json
 var posteriorJSON []byte
 
-// Fitted is the posterior that ships with this build; research/modelaccuracy fits it.
+// Fitted returns the posterior of posterior.json, which research/modelaccuracy fits.
 var Fitted = sync.OnceValue(func() *Posterior {
 	p := &Posterior{}
 	if err := json.Unmarshal(posteriorJSON, p); err != nil {
@@ -59,12 +57,12 @@ func (p *Posterior) Values(s *Shape) (v Values) {
 	return v
 }
 
-// Deviation is the difference of the k-th sample of a shape's parameters from the likeliest values.
-// The host is unknown, unless the shape has one.
+// Deviation returns the difference of the k-th sample of a shape's parameters from the likeliest values. Without a host
+// in the shape, the samples span the differences between hosts.
 func (p *Posterior) Deviation(s *Shape, k int) Values { return p.drawSample(s.On(""), &Values{}, k) }
 
-// drawSample returns the k-th sample of a shape's parameters. An effect that was never measured is
-// as uncertain as its kind.
+// drawSample returns the k-th sample of a shape's parameters. An effect that was never measured is as uncertain as its
+// kind.
 func (p *Posterior) drawSample(s *Shape, mean *Values, k int) Values {
 	rng := rand.New(rand.NewPCG(uint64(k), 3)) // the same input gives the same interval
 	off := func(key string, otherwise float64) float64 {
@@ -87,8 +85,8 @@ func (p *Posterior) drawSample(s *Shape, mean *Values, k int) Values {
 // PosteriorDraws is the number of samples of a prior.
 const PosteriorDraws = 100
 
-// EstimatePrior returns the step's cost with its samples. The host is one that was never measured, unless the
-// shape has one.
+// EstimatePrior returns the cost of a shape's step with its samples. Without a host in the shape, the samples span the
+// differences between hosts.
 func (p *Posterior) EstimatePrior(s *Shape) Prior {
 	mean := p.Values(s)
 	var out Prior
@@ -118,7 +116,7 @@ func (p *Posterior) hasMeasured(chip string) bool {
 	return ok
 }
 
-// EstimatePrior returns the step's cost under the posterior that ships with this build.
+// EstimatePrior returns the cost of the shape's step under Fitted.
 func (s *Shape) EstimatePrior() Prior { return Fitted().EstimatePrior(s) }
 
 // widenBy widens the intervals of a prediction that rests on a prior alone.
@@ -131,12 +129,4 @@ func (p *Prediction) widenBy(w Widening) {
 			*q.Estimate = q.Widened(by)
 		}
 	}
-}
-
-// Widened moves both ends of the estimate outwards by a logarithm.
-func (e Estimate) Widened(by float64) Estimate {
-	if !(e.Value > 0) || !(e.Low > 0) {
-		return e
-	}
-	return Estimate{e.Value, min(e.Low*math.Exp(-by), e.Value), max(e.High*math.Exp(by), e.Value)}
 }

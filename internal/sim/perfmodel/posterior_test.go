@@ -2,8 +2,8 @@ package perfmodel
 
 import "testing"
 
-// TestEveryIntervalIsWidened finds quantities that a widening forgets: all but preemptions,
-// of which nothing was measured.
+// TestEveryIntervalIsWidened finds quantities that a widening forgets: all but preemptions, of which nothing was
+// measured.
 func TestEveryIntervalIsWidened(t *testing.T) {
 	p := &Prediction{Draws: 1}
 	for _, q := range p.listQuantities() {

@@ -16,10 +16,9 @@ import (
 
 // Prediction is the result of a calibrated simulation of a workload. Durations are in seconds.
 //
-// The ranges of its estimates are 90 % intervals over the fit's samples of the constants, empty
-// without samples. They cover the uncertainty of the constants, not the differences between the
-// simulated workload and a real one. If nothing was measured they are widened by the known errors
-// of such intervals.
+// Low and High of its estimates are 90 % intervals over the fit's samples of the constants. Without samples they equal
+// the value. They cover the uncertainty of the constants, not the differences between the simulated workload and a real
+// one. If nothing was measured, they are widened by the known errors of such intervals.
 type Prediction struct {
 	Result  *sim.Result // with the fitted constants
 	Summary sim.Summary // summary of Result
@@ -28,17 +27,16 @@ type Prediction struct {
 	TTFT, Queue, TPOT, ITL, E2E  Latency
 	OutputPerSecond, Preemptions Estimate
 
-	// Warnings are reasons not to trust the numbers. A prediction with warnings
-	// must not be shown without them.
+	// Warnings are reasons not to trust the numbers. A prediction with warnings must not be shown without them.
 	Warnings []string
 }
 
-// A Latency has the statistics of a latency for which there are intervals.
+// A Latency has the statistics of a latency that have intervals.
 type Latency struct{ Mean, P95 Estimate }
 
-// Overload reports whether the servers keep up with the arriving requests at their likeliest speed,
-// but not at the slow end of their interval: fewer tokens come out, and requests wait for a large
-// part of the time of arrivals. How long they wait then depends on how long the load lasts.
+// Overload reports whether the servers keep up with the arriving requests at their likeliest speed, but not at the slow
+// end of their interval: fewer tokens come out, and requests wait for a large part of the time of arrivals. How long
+// they wait then depends on how long the load lasts.
 func (p *Prediction) Overload() bool {
 	var last time.Duration
 	for i := range p.Result.Records {
@@ -48,6 +46,17 @@ func (p *Prediction) Overload() bool {
 	o, t := p.OutputPerSecond, p.TTFT.P95
 	return o.Low < 0.9*o.Value && t.High > long*last.Seconds() && t.Value < long*last.Seconds()
 }
+
+// A Kind is a set of quantities whose predictions have similar errors.
+type Kind string
+
+// The kinds. A quantity before the first token belongs to TTFT, gaps between tokens to TPOT.
+const (
+	TTFT   Kind = "ttft"
+	TPOT   Kind = "tpot"
+	E2E    Kind = "e2e"
+	Tokens Kind = "tokens"
+)
 
 // A quantity is one of a prediction's estimates.
 type quantity struct {
@@ -84,31 +93,28 @@ func summaryValues(s sim.Summary) []float64 {
 	return out
 }
 
-// Limits of trust. Beyond a seen range by a quarter, the constants extrapolate. An interval wider
-// than half its value means that a small error of the constants decides about a queue: the server
-// is near saturation.
+// Limits of trust. Beyond a seen range by a quarter, the constants extrapolate. An interval wider than half its value
+// means that a small error of the constants decides about a queue: the server is near saturation.
 const (
 	extrapolation  = 1.25
 	extrapolated   = 0.05 // share of requests
 	saturatedWidth = 0.5
 )
 
-// Predict simulates a workload on a deployment, first with the fitted constants, then with this
-// many of the bootstrap's samples for the intervals; 0 draws give none. The samples are not chosen
-// at random. Ordered by the time of the simulated work, they are spread from the 5th to the 95th
-// percentile, so that two samples give the extremes.
+// Predict simulates a workload on a deployment, first with the fitted constants, then with this many of the bootstrap's
+// samples for the intervals; 0 draws give none. The samples are not chosen at random. Ordered by the time of the
+// simulated work, they are spread from the 5th to the 95th percentile, so that two samples give the extremes.
 //
-// The API server's time is the fit's. The prediction's warnings say where it goes beyond the range
-// of the fit's observations.
+// The API server's time is the fit's. The prediction's warnings say where it goes beyond the range of the fit's
+// observations.
 func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Options) (*Prediction, error) {
 	p, _, err := f.PredictWithin(d, requests, draws, o, nil)
 	return p, err
 }
 
-// PredictWithin is Predict for a search of deployments whose intervals stay within limits. It calls
-// within after every simulation, the slowest first, with the prediction so far. False ends the
-// prediction. Then only its likeliest values count, and not even these if a limit of the options
-// was exceeded.
+// PredictWithin is Predict for a search of deployments whose intervals stay within limits. It calls within after every
+// simulation, the slowest first, with the prediction so far. False ends the prediction. Then only its likeliest values
+// count, and not even these if a limit of the options was exceeded.
 func (f *Fit) PredictWithin(d Deployment, requests []sim.Request, draws int, o sim.Options,
 	within func(*Prediction) bool,
 ) (*Prediction, bool, error) {
@@ -176,8 +182,8 @@ func (f *Fit) widenIntervals(p *Prediction) {
 	p.noBetterThan(f.misses)
 }
 
-// truncateIntervals ends the intervals at the limit of physics: no server is faster than one whose
-// every step reaches the GPUs' roofline, and that has no other work.
+// truncateIntervals cuts the intervals at the limit of physics: no server is faster than one whose every step reaches
+// the GPUs' roofline, and that has no other work.
 func (f *Fit) truncateIntervals(p *Prediction, d Deployment, requests []sim.Request, o sim.Options) error {
 	if f.roofline.Base == 0 || p.Draws == 0 {
 		return nil
@@ -199,8 +205,7 @@ func (f *Fit) truncateIntervals(p *Prediction, d Deployment, requests []sim.Requ
 	return nil
 }
 
-// NoSlowerThan ends the slow ends of the intervals at the slow ends of a prediction of the same
-// deployment with slower GPUs.
+// NoSlowerThan cuts the slow ends of the intervals at those of a prediction of the same deployment on slower GPUs.
 func (p *Prediction) NoSlowerThan(slower *Prediction) {
 	by := slower.listQuantities()
 	for i, q := range p.listQuantities() {
@@ -213,12 +218,11 @@ func (p *Prediction) NoSlowerThan(slower *Prediction) {
 	}
 }
 
-// manyRequests take so much memory that the costs are simulated one after the other.
+// From manyRequests on, samples are simulated one after the other, to save memory.
 const manyRequests = 500_000
 
-// sampleIntervals widens the intervals to the results of samples of the constants, each with its
-// own time of the API server, until goOn returns false. It simulates as many samples at once as
-// there are cores, if memory allows.
+// sampleIntervals widens the intervals to the results of samples of the constants, each with its own time of the API
+// server, until goOn returns false. It simulates as many samples at once as there are cores, if memory allows.
 func (p *Prediction) sampleIntervals(d Deployment, draws []Draw, requests []sim.Request, o sim.Options,
 	goOn func() bool,
 ) (bool, error) {
@@ -299,8 +303,7 @@ func (f *Fit) chooseDraws(res *sim.Result, n int) []Draw {
 	return out
 }
 
-// Extrapolation lists, in sentences, where a simulation goes beyond the range of the fit's
-// observations.
+// Extrapolation lists, in sentences, where a simulation goes beyond the range of the fit's observations.
 func (f *Fit) Extrapolation(records []sim.Record) []string {
 	if f.Observations == 0 {
 		if len(f.Draws) == 0 {

@@ -8,22 +8,26 @@ import (
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 )
 
-// The models whose configurations sixty knows have as many parameters as their owners publish (the
-// number of the safetensors files at Hugging Face, without encoders and prediction layers, else that
-// of the model card), weights of their form's size, and a token of KV cache that is counted by hand.
+// The models whose configurations sixty knows have as many parameters as their owners publish (the number of the
+// safetensors files at Hugging Face, without encoders and prediction layers, else that of the model card), weights of
+// their form's size, and a token of KV cache that is counted by hand.
 func TestPublishedModels(t *testing.T) {
-	attention := func(layers, heads, dim float64) float64 { return layers * heads * dim * 2 * 2 } // keys and values in BF16
+	attention := func(layers, heads,
+		dim float64) float64 {
+		return layers * heads * dim * 2 * 2
+	} // keys and values in BF16
 	latent := func(layers, indexer float64) float64 { return layers * ((512+64)*2 + indexer) }
 	const indexer = 128 + 4 // bytes of an FP8 key and its scale
 	const bf16, fp8 = 2, 1.02
 	want := map[string]struct{ billions, bytes, kv float64 }{
-		"Qwen/Qwen3-0.6B":                               {0.596, bf16, attention(28, 8, 128)},
-		"Qwen/Qwen3-1.7B":                               {1.72, bf16, attention(28, 8, 128)},
-		"Qwen/Qwen3-4B":                                 {4.02, bf16, attention(36, 8, 128)},
-		"Qwen/Qwen3-8B":                                 {8.19, bf16, attention(36, 8, 128)},
-		"Qwen/Qwen3-14B":                                {14.8, bf16, attention(40, 8, 128)},
-		"Qwen/Qwen3-32B":                                {32.8, bf16, attention(64, 8, 128)},
-		"Qwen/Qwen3-32B-FP8":                            {32.8, 1.05, attention(64, 8, 128)}, // embedding and head are not quantized
+		"Qwen/Qwen3-0.6B":    {0.596, bf16, attention(28, 8, 128)},
+		"Qwen/Qwen3-1.7B":    {1.72, bf16, attention(28, 8, 128)},
+		"Qwen/Qwen3-4B":      {4.02, bf16, attention(36, 8, 128)},
+		"Qwen/Qwen3-8B":      {8.19, bf16, attention(36, 8, 128)},
+		"Qwen/Qwen3-14B":     {14.8, bf16, attention(40, 8, 128)},
+		"Qwen/Qwen3-32B":     {32.8, bf16, attention(64, 8, 128)},
+		"Qwen/Qwen3-32B-FP8": {32.8, 1.05, attention(64, 8, 128)},
+		// embedding and head are not quantized
 		"Qwen/Qwen3-30B-A3B":                            {30.5, bf16, attention(48, 4, 128)},
 		"Qwen/Qwen3-30B-A3B-FP8":                        {30.5, fp8, attention(48, 4, 128)},
 		"Qwen/Qwen3-235B-A22B":                          {235.1, bf16, attention(94, 4, 128)},
@@ -50,15 +54,16 @@ func TestPublishedModels(t *testing.T) {
 		"openai/gpt-oss-20b":                            {20.9, 0.69, attention(12, 8, 64)},
 		"openai/gpt-oss-120b":                           {116.8, 0.59, attention(18, 8, 64)},
 		"google/gemma-3-27b-it":                         {27, bf16, attention(10, 16, 128)},
-		"google/gemma-4-26B-A4B-it":                     {25.2, bf16, attention(5, 8, 256)}, // of the larger kind of heads
-		"mistralai/Mistral-Nemo-Instruct-2407":          {12.2, bf16, attention(40, 8, 128)},
-		"mistralai/Mixtral-8x7B-Instruct-v0.1":          {46.7, bf16, attention(32, 8, 128)},
-		"moonshotai/Kimi-K2-Instruct":                   {1026, fp8, latent(61, 0)},
-		"moonshotai/Kimi-K2.5":                          {1026, 0.58, latent(61, 0)}, // 594 GB of files
-		"MiniMaxAI/MiniMax-M2.5":                        {228.7, fp8, attention(62, 8, 128)},
-		"zai-org/GLM-4.5-Air":                           {106.9, bf16, attention(46, 8, 128)},
-		"zai-org/GLM-5-FP8":                             {744, fp8, latent(78, indexer)},
-		"nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16":    {31.6, bf16, attention(6, 2, 128)},
+		"google/gemma-4-26B-A4B-it":                     {25.2, bf16, attention(5, 8, 256)},
+		// of the larger kind of heads
+		"mistralai/Mistral-Nemo-Instruct-2407":       {12.2, bf16, attention(40, 8, 128)},
+		"mistralai/Mixtral-8x7B-Instruct-v0.1":       {46.7, bf16, attention(32, 8, 128)},
+		"moonshotai/Kimi-K2-Instruct":                {1026, fp8, latent(61, 0)},
+		"moonshotai/Kimi-K2.5":                       {1026, 0.58, latent(61, 0)}, // 594 GB of files
+		"MiniMaxAI/MiniMax-M2.5":                     {228.7, fp8, attention(62, 8, 128)},
+		"zai-org/GLM-4.5-Air":                        {106.9, bf16, attention(46, 8, 128)},
+		"zai-org/GLM-5-FP8":                          {744, fp8, latent(78, indexer)},
+		"nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": {31.6, bf16, attention(6, 2, 128)},
 	}
 	if len(want) != 42 {
 		t.Fatalf("%d models are checked", len(want))

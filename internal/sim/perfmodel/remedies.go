@@ -26,8 +26,7 @@ func ObservedIn(c engine.Config) (o Observed) {
 	return o
 }
 
-// Adopt returns settings with which the ledger has the server's blocks, so that later numbers rest
-// on a measurement.
+// Adopt returns settings with which the ledger has the server's blocks, so that later numbers rest on a measurement.
 func (l *Ledger) Adopt(o Observed) Settings {
 	s := l.Settings
 	s.NumBlocksOverride = int(min(o.NumBlocks, 1<<40))
@@ -35,8 +34,8 @@ func (l *Ledger) Adopt(o Observed) Settings {
 	return s
 }
 
-// TooLarge is the error for a model that leaves no room for a KV cache. It says what would fit; the
-// flag takes arguments of vllm serve.
+// TooLarge is the error for a model that leaves no room for a KV cache. It says what would fit; the flag takes
+// arguments of vllm serve.
 func (l *Ledger) TooLarge(flag string) error {
 	s := &l.Settings
 	what := fmt.Sprintf("%d × %s", s.TP*s.PP*s.DP, s.deviceName())
@@ -60,8 +59,8 @@ type Remedy struct {
 	Ledger *Ledger  `json:"-"`        // after the change; nil if it needs another checkpoint
 }
 
-// Remedies are single changes, or more GPUs, for a model that leaves no memory for a KV cache. Each
-// gives the KV cache room for a request of max_model_len.
+// Remedies are single changes, or more GPUs, for a model that leaves no memory for a KV cache. Each gives the KV cache
+// room for a request of max_model_len.
 func (l *Ledger) Remedies() []Remedy {
 	var out []Remedy
 	try := func(change string, alter func(*Settings)) bool {
@@ -130,8 +129,8 @@ func (l *Ledger) smallerCheckpoint() []Remedy {
 	return nil
 }
 
-// Unvalidated lists, in sentences, the parts of an answer that no public measurement was compared
-// with, or the error of such a comparison.
+// Unvalidated lists, in sentences, the parts of an answer that no public measurement was compared with, or the error of
+// such a comparison.
 func (l *Ledger) Unvalidated() []string {
 	var out []string
 	s := &l.Settings

@@ -12,8 +12,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// Measured is one request of a load test. Times are on one clock.
-type Measured struct {
+// A MeasuredRequest is one request of a load test. All times are from one clock.
+type MeasuredRequest struct {
 	Request    sim.Request
 	Scheduled  time.Duration // first scheduled; negative: not known
 	FirstToken time.Duration
@@ -21,22 +21,20 @@ type Measured struct {
 	Use        bool // fit to it; false: it is only part of the load
 }
 
-// rounds is how often the work is simulated again with the constants just found. They settle in a
-// few rounds, except near a server's capacity. There a slightly shorter step makes a much shorter
-// queue and a smaller batch, and the constants of one round overshoot those before. From round
-// settled on, the result is the mean of all rounds since (stochastic approximation: Robbins and
-// Monro, 1951).
+// rounds is how often the work is simulated again with the constants just found. They settle in a few rounds, except
+// near a server's capacity. There a slightly shorter step makes a much shorter queue and a smaller batch, and each
+// round's constants overshoot. From round settled on, the result is the mean of all rounds since (stochastic
+// approximation: Robbins and Monro, 1951).
 const (
 	rounds  = 12
 	settled = 3
 )
 
-// FromRequests fits to a load test's results. These do not show the work that each request waited
-// for, so the simulator supplies it. It simulates the load with the constants known so far, the
-// constants are fitted to the measured durations and the simulated work, and so on. The deployment
-// must be the server's. Check, which may be nil, is called now and then; its error ends the fit, as
-// a context's would.
-func FromRequests(d Deployment, measured []Measured, prior *Prior, check func() error) (*Fit, error) {
+// FitRequests fits to a load test's results. These do not show the work that each request waited for, so it is
+// simulated. Each round simulates the load with the constants known so far, and fits the constants to the measured
+// durations and the simulated work. The deployment must be the server's. Check, which may be nil, is called now and
+// then; its error ends the fit, as a context's would.
+func FitRequests(d Deployment, measured []MeasuredRequest, prior *Prior, check func() error) (*Fit, error) {
 	requests := make([]sim.Request, len(measured))
 	used := 0
 	for i, m := range measured {
@@ -65,9 +63,9 @@ func FromRequests(d Deployment, measured []Measured, prior *Prior, check func() 
 	return f, f.replayLoadTest(d, requests, measured, check)
 }
 
-// overKnees returns the best solution over the candidates for the knee, and solutions with other
-// knees that describe the observations nearly as well, or ErrUndetermined if no knee has a
-// solution. Among solutions that differ by no more than chance, the prior decides.
+// overKnees returns the best solution over the candidates for the knee, and solutions with other knees that describe
+// the observations nearly as well, or ErrUndetermined if no knee has a solution. Among solutions that differ by no more
+// than chance, the prior decides.
 func overKnees(
 	cfg sim.Config, prior *Prior, solve func(knee int) (*point, error),
 ) (*point, []*point, error) {
@@ -101,8 +99,8 @@ func overKnees(
 	return best, others, nil
 }
 
-// nearlyAsGood limits the loss, over the least, up to which another knee may be the right one.
-// asGood is the variation of one knee's loss from one search to the next.
+// nearlyAsGood limits the loss, over the least, up to which another knee may be the right one. asGood is the variation
+// of one knee's loss from one search to the next.
 const (
 	nearlyAsGood = 1.5
 	asGood       = 1.1
@@ -110,9 +108,9 @@ const (
 
 func (p *point) isPlausible() bool { return isPlausibleKnee(p.x, p.fixed) }
 
-// candidateKnees lists candidates for the number of tokens below which a step is bound by memory.
-// With a prior they lie around its knee, the nearest first. Otherwise they cover the arithmetic of
-// hardware per byte of memory traffic, 100 to 600 operations, and beyond.
+// candidateKnees lists candidates for the number of tokens below which a step is bound by memory. With a prior they lie
+// around its knee, the nearest first. Otherwise they cover the arithmetic of hardware per byte of memory traffic, 100
+// to 600 operations, and beyond.
 func candidateKnees(cfg sim.Config, prior *Prior) []int {
 	if prior != nil && !prior.isGuess() {
 		return []int{prior.Knee, prior.Knee * 3 / 4, prior.Knee * 3 / 2, prior.Knee / 2, prior.Knee * 2}
@@ -126,7 +124,7 @@ func candidateKnees(cfg sim.Config, prior *Prior) []int {
 
 // iterateFit alternates simulation and fit.
 func iterateFit(
-	d Deployment, requests []sim.Request, measured []Measured, start sim.StepCost, knee int, prior *Prior,
+	d Deployment, requests []sim.Request, measured []MeasuredRequest, start sim.StepCost, knee int, prior *Prior,
 	check func() error,
 ) (*point, error) {
 	x, shape, loss := fromCost(start), shapeOf(knee, prior), 0.0
@@ -153,7 +151,7 @@ func iterateFit(
 }
 
 // pairObservations pairs measured durations with simulated work.
-func pairObservations(d Deployment, measured []Measured, res *sim.Result, cost sim.StepCost) []Observation {
+func pairObservations(d Deployment, measured []MeasuredRequest, res *sim.Result, cost sim.StepCost) []Observation {
 	var obs []Observation
 	for i, m := range measured {
 		r := &res.Requests[i]
@@ -188,10 +186,10 @@ func pairObservations(d Deployment, measured []Measured, res *sim.Result, cost s
 // mostOutside is more than an API server takes for a request; a longer time is a queue.
 const mostOutside = time.Second
 
-// pairMilestones compares the progress of the whole server: the time from one request's end to a
-// later one's, in order of ends and whichever requests they were. It holds even if measured and
-// simulated requests were admitted in another order.
-func pairMilestones(measured []Measured, res *sim.Result, cost sim.StepCost) []Observation {
+// pairMilestones compares the progress of the whole server: the time from one request's end to a later one's, in order
+// of ends and whichever requests they were. It holds even if measured and simulated requests were admitted in another
+// order.
+func pairMilestones(measured []MeasuredRequest, res *sim.Result, cost sim.StepCost) []Observation {
 	type end struct {
 		at   time.Duration
 		work sim.Work
@@ -218,9 +216,9 @@ func pairMilestones(measured []Measured, res *sim.Result, cost sim.StepCost) []O
 	return obs
 }
 
-// milestoneEnds is the number of requests that end from one milestone to the next.
+// milestoneEnds is how many requests end between two milestones.
 const milestoneEnds = 10
 
-// prefillWeight makes up for a prefill's few steps, whose relative error is larger than the error
-// of a decode's hundreds of steps.
+// prefillWeight makes up for a prefill's few steps, whose relative error is larger than the error of a decode's
+// hundreds of steps.
 const prefillWeight = 0.1

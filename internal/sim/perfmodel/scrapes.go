@@ -12,8 +12,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// IntervalsOf returns the usable intervals of all engines, with other unknown values as 0.
-func IntervalsOf(m *workload.Measured) []workload.Interval {
+// UsableIntervals returns the usable intervals of all engines, with other unknown values as 0.
+func UsableIntervals(m *workload.Measured) []workload.Interval {
 	var out []workload.Interval
 	for _, e := range m.Ranks {
 		for _, i := range e.Intervals {
@@ -34,8 +34,8 @@ func IntervalsOf(m *workload.Measured) []workload.Interval {
 	return out
 }
 
-// Waits sums the times to first token, in the queue and in prefill, and their counts.
-func Waits(intervals []workload.Interval) (sum workload.Interval) {
+// SumWaits sums the times to first token, in the queue and in prefill, and their counts.
+func SumWaits(intervals []workload.Interval) (sum workload.Interval) {
 	for _, s := range intervals {
 		sum.TTFTSum, sum.FirstTokens = sum.TTFTSum+s.TTFTSum, sum.FirstTokens+s.FirstTokens
 		sum.QueueSum, sum.QueueCount = sum.QueueSum+s.QueueSum, sum.QueueCount+s.QueueCount
@@ -44,14 +44,14 @@ func Waits(intervals []workload.Interval) (sum workload.Interval) {
 	return sum
 }
 
-// FromScrapes fits to a live server's metrics or to a recording of them. It knows means per
-// interval, not single steps, so the overhead of steps with prefill and the knee are rougher than
-// from requests. Check works as in FromRequests.
+// FitScrapes fits to a live server's metrics or to a recording of them. These are means over intervals, not single
+// steps, so the overhead of steps with prefill and the knee are rougher than from requests. Check works as in
+// FitRequests.
 //
-// If the number of steps is not known, the few samples of running requests stand for the batch.
-// Without gaps between tokens the server is taken to have been busy all the time. The mean gap
-// includes gaps of preempted requests, but steps cannot have taken longer than the interval.
-func FromScrapes(cfg sim.Config, scrapes []workload.Interval, prior *Prior, check func() error) (*Fit, error) {
+// If the number of steps is not known, the few samples of running requests stand for the batch. Without gaps between
+// tokens the server is taken to have been busy all the time. The mean gap includes gaps of preempted requests, but
+// steps cannot have taken longer than the interval.
+func FitScrapes(cfg sim.Config, scrapes []workload.Interval, prior *Prior, check func() error) (*Fit, error) {
 	best, others, err := overKnees(cfg, prior, func(knee int) (*point, error) {
 		var obs []Observation
 		for _, s := range scrapes {
@@ -74,24 +74,23 @@ func FromScrapes(cfg sim.Config, scrapes []workload.Interval, prior *Prior, chec
 	return f, nil
 }
 
-// estimateFrontend estimates the API server's time: the time to first token less queue and prefill.
-// A request that comes while a step is in execution waits for its end. vLLM counts this wait in
-// neither (the engine takes requests between steps, EngineCore.run_busy_loop in
-// v1/engine/core.py@v0.23.0), and the simulator has it in its queue. On average over time, the wait
-// is half the sum of the squares of the steps' durations divided by the time. Intervals in which
-// requests queued are left out. The sums of an interval belong to different requests, which evens
-// out over several intervals. A missed queue does not even out, so the trimmed mean keeps it from
-// deciding.
+// estimateFrontend estimates the API server's time: the time to first token less queue and prefill. A request that
+// comes while a step is in execution waits for its end. vLLM counts this wait neither as queue nor as prefill (the
+// engine takes requests between steps, EngineCore.run_busy_loop in v1/engine/core.py@v0.23.0), and the simulator has it
+// in its queue. On average over time, the wait is half the sum of the squares of the steps' durations divided by the
+// time. Intervals in which requests queued are left out. The sums of an interval are of different requests; over
+// several intervals these differences even out. An interval with an unnoticed queue does not even out, so the trimmed
+// mean leaves such intervals out.
 func (f *Fit) estimateFrontend(cfg sim.Config, scrapes []workload.Interval) {
 	calm := slices.DeleteFunc(slices.Clone(scrapes), func(s workload.Interval) bool {
 		queued := s.Waiting > 0 || s.QueueSum*s.FirstTokens > s.TTFTSum*s.QueueCount/5
 		return !(s.FirstTokens+s.PrefillCount > 0) || queued || (s.TTFTSum > 0) != (s.FirstTokens > 0)
 	})
 	var left []float64 // one for each stretch of neighbouring intervals
-	stretches := min(frontendStretches, int(Waits(calm).FirstTokens/2))
+	stretches := min(frontendStretches, int(SumWaits(calm).FirstTokens/2))
 	for i := range stretches {
 		stretch := calm[i*len(calm)/stretches : (i+1)*len(calm)/stretches]
-		sum, residual := Waits(stretch), 0.0
+		sum, residual := SumWaits(stretch), 0.0
 		for _, s := range stretch {
 			residual += interval{s, cfg}.residualWait(f.Cost) * s.FirstTokens
 		}
@@ -118,7 +117,8 @@ func (f *Fit) estimateFrontend(cfg sim.Config, scrapes []workload.Interval) {
 	f.setFrontend(max(trimmedMean(left), 0), draws[bootstrapDraws*25/1000], draws[bootstrapDraws*975/1000])
 }
 
-// frontendStretches are enough to trim some; fewestStretches are too few to trim.
+// The calm intervals are divided into frontendStretches, if there are enough. With less than fewestStretches nothing is
+// estimated.
 const (
 	frontendStretches = 20
 	fewestStretches   = 4
@@ -136,7 +136,7 @@ func trimmedMean(v []float64) float64 {
 	return sum / float64(len(s))
 }
 
-// interval is an engine's metrics between two scrapes, with its configuration.
+// An interval is an engine's metrics between two scrapes, with its configuration.
 type interval struct {
 	workload.Interval
 	cfg sim.Config
@@ -184,8 +184,7 @@ func (s interval) toObservations(shape sim.StepCost) []Observation {
 	}
 	obs := []Observation{{Work: s.workOf(steps, mixed, s.Computed, shape), Seconds: seconds}}
 	if s.PrefillCount > 0 && s.PrefillSum > 0 && s.FirstTokens > 0 {
-		// A prefill waits for the step in execution, under asynchronous scheduling, and takes its
-		// own.
+		// A prefill waits for the step in execution, under asynchronous scheduling, and takes its own.
 		prompt := s.Computed / s.FirstTokens
 		own := math.Ceil(prompt / max(float64(s.cfg.MaxNumBatchedTokens)-s.Running, 1))
 		steps := own
@@ -201,8 +200,7 @@ func (s interval) toObservations(shape sim.StepCost) []Observation {
 	return obs
 }
 
-// workOf is the work of some steps of the interval's mean batch, of which mixed share prefill
-// tokens.
+// workOf is the work of some steps of the interval's mean batch, of which mixed share prefill tokens.
 func (s interval) workOf(steps, mixed, prefill float64, shape sim.StepCost) sim.Work {
 	prompt := 0.0
 	if s.FirstTokens > 0 {

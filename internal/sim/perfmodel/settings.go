@@ -11,22 +11,45 @@ import (
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 )
 
-// visibleMemory is the memory that a driver shows.
-func (g GPU) visibleMemory() Estimate {
-	if v := g.Visible; v > 0 {
-		return Estimate{v, v * 0.995, v * 1.006} // drivers and ECC differ
-	}
-	return Estimate{g.Memory * 0.985, g.Memory * 0.96, g.Memory}
-}
+// Settings are the arguments of vllm serve that affect memory, and a few facts about its machine. A zero value takes
+// vLLM's default, which the ledger reports.
+type Settings struct {
+	Release engine.Release
+	Device  GPU
+	Memory  Estimate // bytes of one device; zero: as usual for the device
 
-// ParseGPU reads the name of an accelerator, or a memory size for one without a data sheet: "H100",
-// "80GiB".
-func ParseGPU(text string) (GPU, Estimate, error) {
-	if bytes, ok := ParseMemory(text); ok {
-		return GPU{}, Exact(bytes), nil
-	}
-	g, err := FindGPU(text)
-	return g, g.visibleMemory(), err
+	TP, PP, DP     int // tensor, pipeline, data parallelism; 0 is 1
+	ExpertParallel bool
+
+	Utilization         float64 // gpu_memory_utilization
+	MaxModelLen         int
+	LongestThatFits     bool // lowers MaxModelLen to fit the KV cache, as --max-model-len auto does
+	MaxNumSeqs          int
+	MaxNumBatchedTokens int
+	BlockSize           int
+	KVType              string // kv_cache_dtype; "" is auto
+	PrefixCaching       *bool  // nil is the default
+	EnforceEager        bool
+	AsyncScheduling     *bool   // nil is the release's default
+	KVBytes             float64 // kv_cache_memory_bytes; 0: the rest of the memory
+	NumBlocksOverride   int
+	WholePrefills       bool // chunked prefill is off
+
+	Loading      modelconfig.Loading
+	Offload      float64 // cpu_offload_gb in bytes: weights of one GPU that stay with the host
+	DCP          int     // decode_context_parallel_size; 0 is 1
+	Nodes        int     // that one replica spans; 0: as few as hold it
+	OneKVGroup   bool    // disable_hybrid_kv_cache_manager
+	LargestGraph int     // the largest batch with a CUDA graph; 0 is the default
+	LoRA         LoRA
+	Speculation  Speculation
+
+	// Set by resolveDefaults:
+	assumed              []string
+	kvBytesPerValue      float64
+	prefixCaching        bool
+	capturedGraphs       int
+	dataParallelFlattens bool // experts are spread over TP × DP
 }
 
 // With fills unset settings from a configuration.
@@ -173,8 +196,8 @@ func (s *Settings) resolveKVType(m *modelconfig.Model) error {
 	return nil
 }
 
-// resolvePrefixCaching resolves prefix caching, which is off by default for a model that has layers
-// with a state (config/model.py, is_prefix_caching_supported).
+// resolvePrefixCaching resolves prefix caching, which is off by default for a model that has layers with a state
+// (config/model.py, is_prefix_caching_supported).
 func (s *Settings) resolvePrefixCaching(m *modelconfig.Model) {
 	if s.PrefixCaching != nil {
 		s.prefixCaching = *s.PrefixCaching
@@ -195,9 +218,8 @@ func (s *Settings) resolveLimits() {
 	s.assumed = append(s.assumed, assumed...)
 }
 
-// countGraphs counts the CUDA graphs of the default mode, FULL_AND_PIECEWISE. Their sizes are 1, 2,
-// 4, every 8 to 256, every 16 to the largest, which is twice max_num_seqs and at most 512
-// (config/vllm.py, _set_cudagraph_sizes).
+// countGraphs counts the CUDA graphs of the default mode, FULL_AND_PIECEWISE. Their sizes are 1, 2, 4, every 8 to 256,
+// every 16 to the largest, which is twice max_num_seqs and at most 512 (config/vllm.py, _set_cudagraph_sizes).
 func (s *Settings) countGraphs() {
 	largest := min(2*s.MaxNumSeqs, 512)
 	if s.LargestGraph > 0 {

@@ -12,11 +12,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// A Pacer says when the sessions of an open-loop test are due. It is pure: it reads no clock, and
-// the same random seed gives the same times.
+// A Pacer says when the sessions of an open-loop test are due. It is pure: it reads no clock, and the same random seed
+// gives the same times.
 type Pacer interface {
-	// Next returns the time since the start at which the next session is due,
-	// never before the previous one, or false when no more are due.
+	// Next returns the time since the start at which the next session is due, never before the previous one, or false
+	// when no more are due.
 	Next() (due time.Duration, ok bool)
 }
 
@@ -27,14 +27,12 @@ type Segment struct {
 	To       float64       `json:"to"`   // and at its end
 }
 
-// Arrivals is an open loop's arrival process: a rate profile, and the regularity of the arrivals.
-// The times come from a renewal process of rate one, bent by the profile's integral, so that every
-// regularity combines with every profile.
+// Arrivals is an open loop's arrival process: a rate profile, and the regularity of the arrivals. The times come from a
+// renewal process of rate one, bent by the profile's integral, so that every regularity combines with every profile.
 type Arrivals struct {
 	Profile []Segment `json:"profile"`
-	// CV is the coefficient of variation of the times between arrivals: 0 is
-	// constant, 1 Poisson, and others are gamma-distributed with shape 1/CV²
-	// (vllm bench serve calls the shape burstiness).
+	// CV is the coefficient of variation of the times between arrivals: 0 is constant, 1 Poisson, and others are
+	// gamma-distributed with shape 1/CV² (vllm bench serve calls the shape burstiness).
 	CV float64 `json:"cv"`
 }
 
@@ -110,9 +108,8 @@ func (a *Arrivals) Expected(until time.Duration) float64 {
 	return n
 }
 
-// Exactly returns times with exactly the expected number of arrivals before until: Pacer's times,
-// stretched. For a measured workload, the number of arrivals is known and only their times are
-// drawn again.
+// Exactly returns times with exactly the expected number of arrivals before until: Pacer's times, stretched. For a
+// measured workload, the number of arrivals is known and only their times are drawn again.
 func (a *Arrivals) Exactly(until time.Duration, seed uint64) (Pacer, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
@@ -199,8 +196,8 @@ func (s Segment) timeOf(n float64) (time.Duration, bool) {
 	return min(time.Duration(t*1e9), s.Duration), true
 }
 
-// drawGamma draws from a gamma distribution of scale 1 (Marsaglia and Tsang, ACM
-// TOMS 26(3), 2000; shapes below 1 by their section 6).
+// drawGamma draws from a gamma distribution of scale 1 (Marsaglia and Tsang, ACM TOMS 26(3), 2000; shapes below 1 by
+// their section 6).
 func drawGamma(rng *rand.Rand, shape float64) float64 {
 	boost := 1.0
 	if shape < 1 {

@@ -12,8 +12,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// Asked is a workload as the flags of bench, simulate and tune describe it. An option that is not
-// given takes its value from a measurement, if there is one, or else a default.
+// Asked is a workload as the flags of bench, simulate and tune describe it. An option that is not given takes its value
+// from a measurement, if there is one, or else a default.
 type Asked struct {
 	Rate      string  // requests per second, as ParseArrivals reads it
 	RateScale float64 // multiplies the rate, given or measured
@@ -85,8 +85,8 @@ func (a *Asked) checkKinds() error {
 	return nil
 }
 
-// Spec returns the lengths and prefixes of made-up requests: as given, else as measured if m is not
-// nil, else the usual ones. It names those that are measured.
+// Spec returns the lengths and prefixes of made-up requests: as given, else as measured if m is not nil, else the usual
+// ones. It names those that are measured.
 func (a *Asked) Spec(m *Measured) (s Spec, measured []string, err error) {
 	if m != nil && (a.Prompt == "" || a.Output == "") {
 		if s, err = m.Workload.Spec(); err != nil {
@@ -146,8 +146,8 @@ func (a *Asked) Arrivals(m *Measured) (out Arrivals, measured bool, err error) {
 // usualDuration is how long made-up traffic lasts by default.
 const usualDuration = 10 * time.Minute
 
-// Until is when the traffic ends: as given, else after the measured time, else after ten minutes; 0
-// if the number of requests ends it.
+// Until is when the traffic ends: as given, else after the measured time, else after ten minutes; 0 if the number of
+// requests ends it.
 func (a *Asked) Until(m *Measured) time.Duration {
 	switch {
 	case a.Duration > 0 || a.Requests > 0:
@@ -158,8 +158,8 @@ func (a *Asked) Until(m *Measured) time.Duration {
 	return usualDuration
 }
 
-// ClosedLoop returns the clients that wait for an answer before they send the next request, as given or
-// as measured. There are none in an open loop.
+// ClosedLoop returns the clients that wait for an answer before they send the next request, as given or as measured.
+// There are none in an open loop.
 func (a *Asked) ClosedLoop(m *Measured) (l Loop) {
 	switch {
 	case a.Trace != "" || a.Rate != "":
@@ -175,8 +175,7 @@ func (a *Asked) ClosedLoop(m *Measured) (l Loop) {
 	return l
 }
 
-// Pacer returns the times of sessions, and when the traffic ends. Measured arrivals keep their
-// number.
+// Pacer returns the times of sessions, and when the traffic ends. Measured arrivals keep their number.
 func (a *Asked) Pacer(m *Measured) (p Pacer, end time.Duration, err error) {
 	arrivals, measured, err := a.Arrivals(m)
 	if err != nil {
@@ -309,8 +308,7 @@ func (a *Arrivals) describeRegularity() string {
 	return fmt.Sprintf("bursty (variation %.3g)", a.CV)
 }
 
-// longGap is how many times the mean time between requests make a gap in a trace that is worth
-// reporting.
+// longGap is how many times the mean time between requests make a gap in a trace that is worth reporting.
 const longGap = 1000
 
 // listOddities lists parts of a trace that are not replayed, and peculiarities.

@@ -21,8 +21,8 @@ func (a *Asked) Given(changed func(flag string) bool) {
 	a.SetCV, a.SetConcurrency, a.SetPrefixShare = changed("cv"), changed("concurrency"), changed("prefix-share")
 }
 
-// AddFlags adds the flags that describe a workload, with the same names and the same
-// meaning in every verb that takes one: bench, simulate and tune. Requests is its own default.
+// AddFlags adds the flags that describe a workload, with the same names and the same meaning in every verb that takes
+// one: bench, simulate and tune. Requests is its own default.
 func (a *Asked) AddFlags(s *pflag.FlagSet, parts Parts) {
 	a.RateScale, a.Speed = 1, 1
 	s.StringVar(&a.Rate, "rate", "",

@@ -11,8 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// Lengths is a distribution of token counts. The zero value is invalid; parse
-// one, or use Fixed or FromHistogram.
+// Lengths is a distribution of token counts. The zero value is invalid; parse one, or use Fixed or FromHistogram.
 type Lengths struct {
 	kind    lengthKind
 	a, b    float64 // fixed: a; uniform: a to b; normal: mean, deviation; lognormal: mu, sigma; histogram: exponent a
@@ -104,20 +103,18 @@ func parseSpan(s string) (lo, hi int, err error) {
 	return lo, hi, nil
 }
 
-// A Bucket of a histogram holds Count values up to UpperBound; the last one's
-// bound may be infinite.
+// A Bucket of a histogram holds Count values up to UpperBound; the last one's bound may be infinite.
 type Bucket struct {
 	UpperBound float64
 	Count      float64
 }
 
-// FromHistogram returns the distribution behind a server's histogram, such as
-// vllm:request_prompt_tokens. Buckets ascend and their counts are not cumulative.
+// FromHistogram returns the distribution behind a server's histogram, such as vllm:request_prompt_tokens. Buckets
+// ascend and their counts are not cumulative.
 //
-// Within the buckets, values follow the distribution of greatest entropy that has the histogram's
-// mean, which its sum and count give exactly. It is an exponential with one exponent for all
-// buckets (Jaynes, Physical Review 106, 1957). A mean of 0 is unknown. Values are then uniform
-// within a bucket, as they are if no values in the buckets have the mean.
+// Within the buckets, values follow the distribution of greatest entropy that has the histogram's mean, which its sum
+// and count give exactly. It is an exponential with one exponent for all buckets (Jaynes, Physical Review 106, 1957). A
+// mean of 0 is unknown. Values are then uniform within a bucket, as they are if no values in the buckets have the mean.
 func FromHistogram(buckets []Bucket, mean float64) (Lengths, error) {
 	l := Lengths{kind: histogram, min: 1, max: maxTokens, text: "histogram"}
 	total, last := 0.0, 0.0
@@ -148,8 +145,7 @@ func FromHistogram(buckets []Bucket, mean float64) (Lengths, error) {
 	return l, nil
 }
 
-// findExponent finds the exponent with which the distribution has a mean, in units of one over the
-// widest bucket.
+// findExponent finds the exponent with which the distribution has a mean, in units of one over the widest bucket.
 func (l Lengths) findExponent(mean float64) float64 {
 	const steepest = 50
 	at := func(a float64) float64 { l.a = a; return l.histogramMean() }

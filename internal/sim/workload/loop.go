@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// A closed loop shows by a number of requests in flight that stays at its highest while many
-// requests come and go. Requests of independent users would make it vary by the square root of its
-// mean, as a Poisson number does (Palm's theorem for M/G/∞), or drift if they exceed the server's
-// capacity.
+// A closed loop shows by a number of requests in flight that stays at its highest while many requests come and go.
+// Requests of independent users would make it vary by the square root of its mean, as a Poisson number does (Palm's
+// theorem for M/G/∞), or drift if they exceed the server's capacity.
 const (
 	loopSpread   = 0.3 // most spread in flight, relative to independent users
 	loopTurnover = 0.5 // least number of arrivals, relative to requests in flight
@@ -18,9 +17,9 @@ const (
 	loopTop      = 0.9 // quantile of the number in flight that is the number of clients
 )
 
-// findLoop looks for clients that wait for an answer before they send the next request. A pause of
-// more than a tenth of a request's time makes them look independent. Requests that come evenly and
-// take equally long look as if they waited for each other.
+// findLoop looks for clients that wait for an answer before they send the next request. A pause of more than a tenth of
+// a request's time makes them look independent. Requests that come evenly and take equally long look as if they waited
+// for each other.
 func (f *Measured) findLoop(step time.Duration) {
 	held := f.inFlight(step)
 	if len(held) < loopSamples {
@@ -46,16 +45,14 @@ func (f *Measured) findLoop(step time.Duration) {
 	f.Workload.Loop = Loop{Clients: int(clients), Pause: time.Duration(pause * float64(time.Second))}
 }
 
-// halfSpread is half the distance between the 16th and the 84th percentile of sorted values, the
-// standard deviation of a normal distribution. So a scrape that saw a client between two requests
-// does not count.
+// halfSpread is half the distance between the 16th and the 84th percentile of sorted values, the standard deviation of
+// a normal distribution. So a scrape that saw a client between two requests does not count.
 func halfSpread(sorted []float64) float64 {
 	n := len(sorted)
 	return (sorted[min(n*84/100, n-1)] - sorted[n*16/100]) / 2
 }
 
-// inFlight returns the requests in flight on all engines together, at the times for which every
-// engine has a value.
+// inFlight returns the requests in flight on all engines together, at the times for which every engine has a value.
 func (f *Measured) inFlight(step time.Duration) []float64 {
 	held := make([]float64, int(f.To.Sub(f.From)/step)+1)
 	told := make([]int, len(held))

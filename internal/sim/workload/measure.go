@@ -66,8 +66,8 @@ type Rank struct {
 	Intervals []Interval
 }
 
-// An Interval is the gain of an engine's counters and the means of its gauges between two scrapes.
-// NaN is a quantity that the server does not report.
+// An Interval is the gain of an engine's counters and the means of its gauges between two scrapes. NaN is a quantity
+// that the server does not report.
 type Interval struct {
 	End                       time.Time
 	Seconds                   float64
@@ -87,17 +87,16 @@ type Interval struct {
 	promptTokens, prefixHits float64
 }
 
-// sampleTimes are the times of the queries. They lie midway between scrapes if the time range ends
-// at a scrape, as it mostly does. No scrape is then so early or late that it is missed. Each query
-// shows the scrape before it.
+// sampleTimes are the times of the queries. They lie midway between scrapes if the time range ends at a scrape, as it
+// mostly does. No scrape is then so early or late that it is missed. Each query shows the scrape before it.
 func (o *Measurement) sampleTimes() metrics.Range {
 	step, end := o.intervalLength(), o.To.Add(o.Interval/2)
 	return metrics.Range{Start: end.Add(-end.Sub(o.From).Truncate(step)), End: end, Step: step}
 }
 
-// Measure reads from metrics what a simulation of running servers needs: their workload, and the
-// durations of their steps by load. It asks one Querier, so that live servers, a recording and a
-// Prometheus server are read alike, and judges nothing.
+// Measure reads from metrics what a simulation of running servers needs: their workload, and the durations of their
+// steps by load. It asks one Querier, so that live servers, a recording and a Prometheus server are read alike, and
+// judges nothing.
 func Measure(ctx context.Context, q metrics.Querier, o Measurement) (*Measured, error) {
 	if len(o.Servers) == 0 || o.Interval <= 0 || !o.To.After(o.From.Add(o.Interval)) {
 		return nil, hint.With(fmt.Errorf("measure %d servers from %s to %s: no samples", len(o.Servers),
@@ -121,13 +120,12 @@ func Measure(ctx context.Context, q metrics.Querier, o Measurement) (*Measured, 
 	return f, nil
 }
 
-// scrapesPerCount is how many scrapes a count of arrivals spans. With fewer, the irregularity of
-// the scrapes would show in its variance.
+// scrapesPerCount is how many scrapes a count of arrivals spans. With fewer, the irregularity of the scrapes would show
+// in its variance.
 const scrapesPerCount = 4
 
-// countArrivals counts the arrivals at all engines together, over common periods. Within an
-// engine's interval, requests are taken to come evenly. A period is unknown if any engine is silent
-// about it.
+// countArrivals counts the arrivals at all engines together, over common periods. Within an engine's interval, requests
+// are taken to come evenly. A period is unknown if any engine is silent about it.
 func (f *Measured) countArrivals(step time.Duration) {
 	w := &f.Workload
 	w.Every = scrapesPerCount * step
@@ -158,8 +156,8 @@ func (f *Measured) countArrivals(step time.Duration) {
 	}
 }
 
-// Summary is the engines' load over the whole time: means over time, as sums over engines except
-// for KV usage, which is their mean. Quantities that no interval has are 0.
+// Summary is the engines' load over the whole time: means over time, as sums over engines except for KV usage, which is
+// their mean. Quantities that no interval has are 0.
 type Summary struct {
 	TTFTMean        float64 `json:"ttft_mean"` // seconds
 	ITLMean         float64 `json:"itl_mean"`
@@ -314,9 +312,8 @@ func (r *reader) rewriteQuery(expr string, window time.Duration) (string, error)
 	return tree.String(), nil
 }
 
-// toIntervals puts one rank's answers side by side. Scrapes do not come at the queries' exact
-// times: an interval goes from one scrape to a later one, and has the length that their timestamps
-// give.
+// toIntervals puts one rank's answers side by side. Scrapes do not come at the queries' exact times: an interval goes
+// from one scrape to a later one, and has the length that their timestamps give.
 func (r *reader) toIntervals(rank string, answers []model.Matrix) []Interval {
 	moments := r.o.sampleTimes()
 	step := moments.Step
@@ -387,8 +384,7 @@ func newInterval(at [][]float64, from, to int) Interval {
 	return v
 }
 
-// A batch limit shows by a running count that stays the same while requests wait and the cache has
-// room.
+// A batch limit shows by a running count that stays the same while requests wait and the cache has room.
 const (
 	roomInCache  = 0.9
 	minPinned    = 5
@@ -476,8 +472,8 @@ func (r *reader) addHistogram(ctx context.Context, family string, span time.Dura
 	return nil
 }
 
-// mergeBuckets adds cumulative counts to buckets. Servers of one model have the same bounds;
-// otherwise a count goes to the first bound that holds it.
+// mergeBuckets adds cumulative counts to buckets. Servers of one model have the same bounds; otherwise a count goes to
+// the first bound that holds it.
 func mergeBuckets(buckets []Bucket, cumulative map[float64]float64) []Bucket {
 	counts := map[float64]float64{}
 	for _, b := range buckets {

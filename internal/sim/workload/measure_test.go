@@ -100,8 +100,7 @@ func describe(v []int) (mean float64, p50, p90, p95 int) {
 	return mean, at(50), at(90), at(95)
 }
 
-// TestTheMeasuredWorkloadIsTheOneThatWasDriven compares with what the load of real
-// servers was made of.
+// TestTheMeasuredWorkloadIsTheOneThatWasDriven compares with what the load of real servers was made of.
 func TestTheMeasuredWorkloadIsTheOneThatWasDriven(t *testing.T) {
 	for _, tt := range []struct{ recording, phase string }{
 		{"higher-rate", "changed"},
@@ -155,14 +154,15 @@ func TestTheMeasuredWorkloadIsTheOneThatWasDriven(t *testing.T) {
 			must.Succeed(t, err)
 			// The variance of so few counts is right to the square root of 2/(n-1).
 			if most := math.Sqrt(1 + 3*math.Sqrt(2/float64(len(w.Arrived)-1))); a.CV < 0.6 || a.CV > min(most, 1.5) {
-				t.Errorf("variation of the arrivals %.2f, they were Poisson, of which %d counts show at most %.2f", a.CV, len(w.Arrived), most)
+				t.Errorf("variation of the arrivals %.2f, they were Poisson, of which %d counts show at most %.2f",
+					a.CV, len(w.Arrived), most)
 			}
 		})
 	}
 }
 
-// TestArrivalsIncludeTheQueue takes a server that gets more than it can do: what
-// joins its queue has arrived, though it has no first token.
+// TestArrivalsIncludeTheQueue takes a server that gets more than it can do: what joins its queue has arrived, though it
+// has no first token.
 func TestArrivalsIncludeTheQueue(t *testing.T) {
 	const name = "saturation-long-prompts"
 	tr := readTruth(t, name)
@@ -220,7 +220,8 @@ func TestNothingToRead(t *testing.T) {
 		"no targets":  {From: now, To: now.Add(time.Minute), Interval: time.Second},
 		"no time":     {From: now, To: now, Interval: time.Second, Servers: []workload.Server{{Name: "a"}}},
 		"no interval": {From: now, To: now.Add(time.Minute), Servers: []workload.Server{{Name: "a"}}},
-		"no metrics":  {From: now, To: now.Add(time.Minute), Interval: time.Second, Servers: []workload.Server{{Name: "a"}}},
+		"no metrics": {From: now, To: now.Add(time.Minute), Interval: time.Second,
+			Servers: []workload.Server{{Name: "a"}}},
 	} {
 		if f, err := workload.Measure(t.Context(), store, o); err == nil {
 			t.Errorf("%s: %s", name, fmt.Sprint(f))
@@ -228,8 +229,8 @@ func TestNothingToRead(t *testing.T) {
 	}
 }
 
-// TestATimeThatBeginsJustBeforeAScrapeLosesNone: windows begin a millisecond before
-// their first scrape and end at their last one.
+// TestATimeThatBeginsJustBeforeAScrapeLosesNone: windows begin a millisecond before their first scrape and end at their
+// last one.
 func TestATimeThatBeginsJustBeforeAScrapeLosesNone(t *testing.T) {
 	from, to := readTruth(t, "thrashing-deep").phase(t, "sick")
 	all := readUpTo(t, "thrashing-deep", from, to).Ranks[0].Intervals

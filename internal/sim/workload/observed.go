@@ -11,38 +11,35 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
-// Observed is a workload between two times, as the servers' metrics show it. Counters show
-// marginals: they do not show whether long prompts get long answers.
+// Observed is a workload between two times, as the servers' metrics show it. Counters show marginals: they do not show
+// whether long prompts get long answers.
 type Observed struct {
-	// Prompt and Output are lengths of finished requests (vllm:request_prompt_tokens,
-	// request_generation_tokens).
+	// Prompt and Output are lengths of finished requests (vllm:request_prompt_tokens, request_generation_tokens).
 	Prompt, Output Histogram
 
 	// TTFT, ITL and E2E are the users' latencies, in seconds.
 	TTFT, ITL, E2E Histogram
 
-	// Arrived are the requests that came in consecutive intervals of Every: requests that got a
-	// first token and requests that joined the queue. NaN is an unknown interval.
+	// Arrived are the requests that came in consecutive intervals of Every: requests that got a first token and
+	// requests that joined the queue. NaN is an unknown interval.
 	Arrived []float64
 	Every   time.Duration
 
-	// QueriedTokens and HitTokens are prompt tokens that were looked up in the
-	// prefix cache and found there.
+	// QueriedTokens and HitTokens are prompt tokens that were looked up in the prefix cache and found there.
 	QueriedTokens, HitTokens float64
 
 	// Loop is set if clients waited for answers; zero if they were independent, or unknown.
 	Loop Loop
 }
 
-// A Loop is clients that each send a request, wait for the answer, and send the next after a pause.
-// The servers' speed limits such a load.
+// A Loop is clients that each send a request, wait for the answer, and send the next after a pause. The servers' speed
+// limits such a load.
 type Loop struct {
 	Clients int           // 0: no loop
 	Pause   time.Duration // from an answer to the next request, on average
 }
 
-// A Histogram is the gain of a server's histogram: buckets that ascend, with counts that are not
-// cumulative.
+// A Histogram is the gain of a server's histogram: buckets that ascend, with counts that are not cumulative.
 type Histogram struct {
 	Buckets    []Bucket
 	Sum, Count float64
@@ -87,8 +84,8 @@ func (h *Histogram) Merge(o Histogram) {
 	h.Sum, h.Count = h.Sum+o.Sum, h.Count+o.Count
 }
 
-// Quantile is PromQL's histogram_quantile of the histogram, with the bucket that it lies in: NaN
-// without observations or finite buckets.
+// Quantile is PromQL's histogram_quantile of the histogram, with the bucket that it lies in: NaN without observations
+// or finite buckets.
 func (h Histogram) Quantile(q float64) (float64, stat.Bucket) {
 	total := 0.0
 	var bounds, upTo []float64
@@ -116,8 +113,7 @@ const Enough = 20
 // Requests is the number of finished requests behind the lengths.
 func (o *Observed) Requests() float64 { return o.Output.Count }
 
-// PrefixShare is the share of prompt tokens that came from the prefix cache; false if it is
-// unknown.
+// PrefixShare is the share of prompt tokens that came from the prefix cache; false if it is unknown.
 func (o *Observed) PrefixShare() (float64, bool) {
 	if !(o.QueriedTokens > 0) || !(o.HitTokens >= 0) {
 		return 0, false
@@ -125,9 +121,8 @@ func (o *Observed) PrefixShare() (float64, bool) {
 	return min(o.HitTokens/o.QueriedTokens, 1), true
 }
 
-// Spec is the workload as distributions to draw from: the measured lengths, and one common prefix
-// whose share of each prompt is the prefix cache's hit rate. Sharing beyond the cache's size is not
-// seen.
+// Spec is the workload as distributions to draw from: the measured lengths, and one common prefix whose share of each
+// prompt is the prefix cache's hit rate. Sharing beyond the cache's size is not seen.
 func (o *Observed) Spec() (Spec, error) { return o.SpecOf(Enough) }
 
 // SpecOf is Spec with another least number of finished requests.
@@ -149,14 +144,14 @@ func (o *Observed) SpecOf(least int) (Spec, error) {
 	return s, s.Validate()
 }
 
-// minPerSegment is the least number of requests in a segment of the measured rate. With fewer, the
-// profile would repeat the randomness of the arrivals, which the arrival process then adds again.
+// minPerSegment is the least number of requests in a segment of the measured rate. With fewer, the profile would repeat
+// the randomness of the arrivals, which the arrival process then adds again.
 const minPerSegment = 50
 
-// Arrivals returns the arrival process behind the counters: the rate over time, in segments of at
-// least fifty requests, and the burstiness. The variance of a renewal process's counts is their
-// mean times the square of the gaps' coefficient of variation, over times that hold several
-// arrivals (Cox, Renewal Theory, 1962); queues, scrapes and restarts blur it.
+// Arrivals returns the arrival process behind the counters: the rate over time, in segments of at least fifty requests,
+// and the burstiness. The variance of a renewal process's counts is their mean times the square of the gaps'
+// coefficient of variation, over times that hold several arrivals (Cox, Renewal Theory, 1962); queues, scrapes and
+// restarts blur it.
 func (o *Observed) Arrivals() (Arrivals, error) {
 	var known []float64
 	total := 0.0
@@ -195,10 +190,9 @@ const (
 	minPerCount   = 2
 )
 
-// estimateCV estimates the coefficient of variation of the times between arrivals from counts, by
-// the differences of neighbours, which a slow change of the rate does not disturb (von Neumann,
-// Annals of Mathematical Statistics 12, 1941). Without enough evidence, arrivals are taken to be
-// Poisson.
+// estimateCV estimates the coefficient of variation of the times between arrivals from counts, by the differences of
+// neighbours, which a slow change of the rate does not disturb (von Neumann, Annals of Mathematical Statistics 12,
+// 1941). Without enough evidence, arrivals are taken to be Poisson.
 func estimateCV(counts []float64) float64 {
 	sum, n, total := 0.0, 0, 0.0
 	for i, c := range counts[1:] {

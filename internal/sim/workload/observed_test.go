@@ -11,8 +11,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// bounds are those of vLLM's length histograms up to 4096 tokens
-// (vllm/v1/metrics/loggers.py@v0.23.0, build_1_2_5_buckets).
+// bounds are those of vLLM's length histograms up to 4096 tokens (vllm/v1/metrics/loggers.py@v0.23.0,
+// build_1_2_5_buckets).
 var bounds = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 4096, math.Inf(1)}
 
 func histogramOf(values []int) Histogram {
@@ -42,8 +42,7 @@ func draws(l Lengths, n int) []int {
 	return v
 }
 
-// TestMeasuredLengthsEqualTheDrivenOnes drives known lengths through buckets as a
-// server has them.
+// TestMeasuredLengthsEqualTheDrivenOnes drives known lengths through buckets as a server has them.
 func TestMeasuredLengthsEqualTheDrivenOnes(t *testing.T) {
 	for _, tt := range []struct {
 		lengths  string
@@ -217,7 +216,8 @@ func FuzzObserved(f *testing.F) {
 	f.Add(-1.0, math.NaN(), math.Inf(1), 0.0, 1e300, -5.0, 1e-300)
 	f.Fuzz(func(t *testing.T, sum, count, a, b, c, arrived, hits float64) {
 		h := Histogram{Sum: sum, Count: count, Buckets: []Bucket{{1, a}, {200, b}, {math.Inf(1), c}}}
-		o := Observed{Prompt: h, Output: h, Arrived: []float64{arrived, a, b, c, arrived}, Every: time.Second, QueriedTokens: count, HitTokens: hits}
+		o := Observed{Prompt: h, Output: h, Arrived: []float64{arrived, a, b, c, arrived}, Every: time.Second,
+			QueriedTokens: count, HitTokens: hits}
 		if spec, err := o.Spec(); err == nil {
 			for _, v := range draws(spec.Prompt, 50) {
 				if v < 1 || v > 400 {

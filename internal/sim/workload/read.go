@@ -19,12 +19,10 @@ import (
 
 // The formats of trace files.
 const (
-	// CSV has a header with arrival (seconds, or dates), prompt_tokens and optionally
-	// output_tokens and session.
+	// CSV has a header with arrival (seconds, or dates), prompt_tokens and optionally output_tokens and session.
 	CSV = "csv"
-	// JSONL has an object on each line, with the names of Mooncake's traces (kvcache-ai/Mooncake):
-	// timestamp in milliseconds, input_length, output_length, hash_ids of blocks of 512 tokens,
-	// session_id.
+	// JSONL has an object on each line, with the names of Mooncake's traces (kvcache-ai/Mooncake): timestamp in
+	// milliseconds, input_length, output_length, hash_ids of blocks of 512 tokens, session_id.
 	JSONL = "jsonl"
 )
 
@@ -41,9 +39,8 @@ const jsonlBlock = 512
 // ErrFormat means that the file is of no known format.
 var ErrFormat = errors.New("unknown trace format")
 
-// Read reads a trace in CSV or JSONL, chosen by the first byte. Lines without a request are counted
-// in Trace.Skipped. A line that does not follow its format is an error that names it. A last line
-// that was cut off is skipped and counted.
+// Read reads a trace in CSV or JSONL, chosen by the first byte. Lines without a request are counted in Trace.Skipped. A
+// line that does not follow its format is an error that names it. A last line that was cut off is skipped and counted.
 func Read(r io.Reader) (*Trace, error) { return readUpTo(r, maxRequests) }
 
 // readUpTo reads at most this many requests.

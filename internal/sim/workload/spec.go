@@ -15,8 +15,8 @@ type Spec struct {
 	Prompt Lengths `json:"prompt" yaml:"prompt"`
 	Output Lengths `json:"output" yaml:"output"`
 
-	// SystemTokens begin every prompt. PrefixShare is the part of a prompt that its group shares;
-	// there are PrefixGroups groups, and 0 is 1.
+	// SystemTokens begin every prompt. PrefixShare is the part of a prompt that its group shares; there are
+	// PrefixGroups groups, and 0 is 1.
 	SystemTokens int     `json:"system_tokens,omitempty" yaml:"system_tokens,omitempty"`
 	PrefixShare  float64 `json:"prefix_share,omitempty" yaml:"prefix_share,omitempty"`
 	PrefixGroups int     `json:"prefix_groups,omitempty" yaml:"prefix_groups,omitempty"`
@@ -27,8 +27,7 @@ type Spec struct {
 	Tenants []Tenant `json:"tenants,omitempty" yaml:"tenants,omitempty"`
 }
 
-// A Tenant is one kind of client in a mix. Its own distributions replace the
-// Spec's.
+// A Tenant is one kind of client in a mix. Its own distributions replace the Spec's.
 type Tenant struct {
 	Name        string   `json:"name" yaml:"name"`
 	Weight      float64  `json:"weight" yaml:"weight"` // share of the sessions, relative to the others'
@@ -92,8 +91,8 @@ type PromptPart struct {
 
 // A Turn is one request of a session.
 type Turn struct {
-	// At is when the turn is due after the session's beginning. A turn never begins before the end
-	// of the previous turn.
+	// At is when the turn is due after the session's beginning. A turn never begins before the end of the previous
+	// turn.
 	At           time.Duration
 	Parts        []PromptPart // the whole prompt
 	OutputTokens int
@@ -118,13 +117,12 @@ type Session struct {
 
 // A Source gives sessions in the order of their arrival, to one goroutine at a time.
 type Source interface {
-	// Next returns the next session into s, whose memory it may reuse, or false
-	// at the end.
+	// Next returns the next session into s, whose memory it may reuse, or false at the end.
 	Next(s *Session) bool
 }
 
-// A Generator draws sessions from a Spec, without end. Session number i depends on the random seed
-// and i alone, so a run is the same however it is scheduled.
+// A Generator draws sessions from a Spec, without end. Session number i depends on the random seed and i alone, so a
+// run is the same however it is scheduled.
 type Generator struct {
 	spec   Spec
 	seed   uint64
@@ -221,8 +219,8 @@ func (g *Generator) chooseTenant() *Tenant {
 	return &g.spec.Tenants[len(g.spec.Tenants)-1]
 }
 
-// Replay gives a trace's sessions. Requests of one session are its turns. Content blocks become
-// parts with the block's id as their text, so that prompts share exactly the trace's prefixes.
+// Replay gives a trace's sessions. Requests of one session are its turns. Content blocks become parts with the block's
+// id as their text, so that prompts share exactly the trace's prefixes.
 type Replay struct {
 	trace         *Trace
 	speed         float64
@@ -232,8 +230,8 @@ type Replay struct {
 	salt          uint64
 }
 
-// NewReplay replays a trace at a speed; 1 is its own, 2 twice as fast. Requests with an unknown
-// output length ask for defaultOutput tokens.
+// NewReplay replays a trace at a speed; 1 is its own, 2 twice as fast. Requests with an unknown output length ask for
+// defaultOutput tokens.
 func NewReplay(t *Trace, speed float64, defaultOutput int) (*Replay, error) {
 	if !(speed > 0 && speed <= 1e6) {
 		return nil, fmt.Errorf("replay speed %v: want a positive number", speed)

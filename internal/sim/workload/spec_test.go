@@ -77,9 +77,12 @@ func TestFromHistogramDrawsWhatTheServerSaw(t *testing.T) {
 func TestGeneratorMeetsItsSpec(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := Spec{
-			Prompt: Fixed(rapid.IntRange(1, 2000).Draw(t, "prompt")), Output: Fixed(rapid.IntRange(1, 200).Draw(t, "output")),
-			SystemTokens: rapid.IntRange(0, 300).Draw(t, "system"), PrefixShare: rapid.Float64Range(0, 1).Draw(t, "share"),
-			PrefixGroups: rapid.IntRange(0, 5).Draw(t, "groups"), CancelShare: rapid.Float64Range(0, 1).Draw(t, "cancel"),
+			Prompt:       Fixed(rapid.IntRange(1, 2000).Draw(t, "prompt")),
+			Output:       Fixed(rapid.IntRange(1, 200).Draw(t, "output")),
+			SystemTokens: rapid.IntRange(0, 300).Draw(t, "system"),
+			PrefixShare:  rapid.Float64Range(0, 1).Draw(t, "share"),
+			PrefixGroups: rapid.IntRange(0, 5).Draw(t, "groups"),
+			CancelShare:  rapid.Float64Range(0, 1).Draw(t, "cancel"),
 		}
 		seed := rapid.Uint64().Draw(t, "seed")
 		a, err := NewGenerator(spec, seed)
@@ -95,7 +98,8 @@ func TestGeneratorMeetsItsSpec(t *testing.T) {
 			for i := range sa.Turns {
 				turn := &sa.Turns[i]
 				if turn.PromptTokens() != int(spec.Prompt.a) || turn.OutputTokens != int(spec.Output.a) {
-					t.Fatalf("turn %d: %d/%d tokens, want %v/%v", i, turn.PromptTokens(), turn.OutputTokens, spec.Prompt, spec.Output)
+					t.Fatalf("turn %d: %d/%d tokens, want %v/%v", i, turn.PromptTokens(), turn.OutputTokens,
+						spec.Prompt, spec.Output)
 				}
 				if turn.CancelAfter < 0 || turn.CancelAfter > turn.OutputTokens {
 					t.Fatalf("turn %d: %+v", i, *turn)
@@ -129,7 +133,8 @@ func TestReplaySharesExactlyThePrefixesOfTheTrace(t *testing.T) {
 		t.Errorf("last blocks hold %d and %d tokens, want the prompts cut at their length", a[1].Tokens, b[1].Tokens)
 	}
 	chat := got[2].Turns
-	if len(chat) != 2 || chat[0].Parts[0].Seed != chat[1].Parts[0].Seed || chat[0].OutputTokens != 32 || chat[1].At != 500*time.Millisecond {
+	if len(chat) != 2 || chat[0].Parts[0].Seed != chat[1].Parts[0].Seed || chat[0].OutputTokens != 32 ||
+		chat[1].At != 500*time.Millisecond {
 		t.Errorf("a session without blocks must grow one text: %+v", chat)
 	}
 }

@@ -1,14 +1,13 @@
-// Package workload describes, as data, what users ask of an inference server: when requests arrive,
-// how long prompts and answers are, which prompts share prefixes, and which requests belong to one
-// conversation.
+// Package workload describes, as data, what users ask of an inference server: when requests arrive, how long prompts
+// and answers are, which prompts share prefixes, and which requests belong to one conversation.
 //
-// A Trace comes from a file ([Read]: CSV and JSONL). A Spec describes made-up requests by
-// distributions, and a Generator draws them; Arrivals are their times. Asked is a workload as flags
-// describe it. Measure reads the workload of running servers from their metrics, with the servers'
-// work under it; Observed is the part of it that can be drawn again.
+// A Trace comes from a file ([Read]: CSV and JSONL). A Spec describes made-up requests by distributions, and a
+// Generator draws them; Arrivals are their times. Asked is a workload as flags describe it. Measure reads the workload
+// of running servers from their metrics, with the servers' work under it; Observed is the part of it that can be drawn
+// again.
 //
-// The package sends nothing, holds no text of any prompt, and reads no clock. The load test
-// (package load) and the simulator read the same workloads.
+// The package sends nothing, holds no text of any prompt, and reads no clock. The load test (package load) and the
+// simulator read the same workloads.
 package workload
 
 import (
@@ -25,11 +24,11 @@ type Request struct {
 	Arrival time.Duration
 	// PromptTokens and OutputTokens are lengths in tokens. An output of 0 is unknown.
 	PromptTokens, OutputTokens int
-	// Blocks identify the prompt's content in blocks of Trace.BlockTokens: equal ids at the same
-	// place are equal text. Nil if the trace does not have them.
+	// Blocks identify the prompt's content in blocks of Trace.BlockTokens: equal ids at the same place are equal text.
+	// Nil if the trace does not have them.
 	Blocks []uint64
-	// Session is the conversation that the request belongs to, 0 for none.
-	// Requests of a session come in the order of Turn, which counts from 0.
+	// Session is the conversation that the request belongs to, 0 for none. Requests of a session come in the order of
+	// Turn, which counts from 0.
 	Session uint64
 	Turn    int
 }
@@ -53,8 +52,8 @@ func (t *Trace) Duration() time.Duration {
 	return t.Requests[len(t.Requests)-1].Arrival - t.Requests[0].Arrival
 }
 
-// normalize orders by arrival, makes the first arrival the beginning, numbers
-// the turns of every session and drops nothing.
+// normalize orders by arrival, makes the first arrival the beginning, numbers the turns of every session and drops
+// nothing.
 func (t *Trace) normalize() error {
 	if len(t.Requests) == 0 {
 		return errors.New("trace holds no requests")

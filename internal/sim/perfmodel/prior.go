@@ -17,18 +17,22 @@ type Prior struct {
 	Spread sim.StepCost
 	// Frontend is the API server's own time.
 	Frontend sim.Frontend
-	// Draws are samples of all constants together: constants that depend on the same unknown move
-	// together. Empty if only Spread is known.
+	// Draws are samples of all constants together: constants that depend on the same unknown move together. Empty if
+	// only Spread is known.
 	Draws []Draw
-	// apart has combinations of the constants that are independent in the samples
-	// (whiteningMatrix).
+	// apart has combinations of the constants that are independent in the samples (whiteningMatrix).
 	apart [][perRequest]float64
 	// widen widens the intervals of predictions that rest on the prior alone.
 	widen Widening
-	// roofline is the cost of a step on a GPU that reaches its data sheet and does nothing else;
-	// zero if it is not known.
+	// roofline is the cost of a step on a GPU that reaches its data sheet and does nothing else; zero if it is not
+	// known.
 	roofline sim.StepCost
 }
+
+// Widening moves both ends of the intervals of each kind of quantity outwards, by a logarithm (conformalized quantile
+// regression: Romano, Patterson and Candès, 2019). It does not depend on the interval's width, because a change that
+// makes a server faster in every sample never makes its slow end slower.
+type Widening map[Kind]float64
 
 // A Draw is one sample of the constants of a deployment.
 type Draw struct {
@@ -52,8 +56,8 @@ func spreadOf(draws []Draw) sim.StepCost {
 	return toCost(x, sim.StepCost{})
 }
 
-// centeredLogs returns the logarithms of a constant over the samples, less their median, and their
-// standard deviation, robust against single samples.
+// centeredLogs returns the logarithms of a constant over the samples, less their median, and their standard deviation,
+// robust against single samples.
 func centeredLogs(draws []Draw, constant int) (x []float64, sd float64) {
 	for _, d := range draws {
 		x = append(x, math.Log(max(fromCost(d.Cost)[constant], 1e-15)))
@@ -67,9 +71,9 @@ func centeredLogs(draws []Draw, constant int) (x []float64, sd float64) {
 	return x, 1.4826 * stat.Median(off) // a normal distribution's ratio to the MAD
 }
 
-// FromPrior returns a fit that rests on a prior alone. It has no observations, and its samples of
-// the constants are as wide as the prior, so that predictions show how little is known.
-func FromPrior(prior Prior) *Fit {
+// FitPrior returns a fit that rests on a prior alone. It has no observations, and its samples of the constants are as
+// wide as the prior, so that predictions show how little is known.
+func FitPrior(prior Prior) *Fit {
 	f := &Fit{
 		Cost: prior.StepCost, Low: prior.StepCost, High: prior.StepCost,
 		Frontend: prior.Frontend, widening: prior.widen, roofline: prior.roofline,
@@ -97,12 +101,11 @@ func (p *Prior) randomCost(rng *rand.Rand) sim.StepCost {
 	return toCost(x, p.StepCost)
 }
 
-// priorStrength is the variance of an observation's logarithm, 3 %, times the number of
-// observations that share the same steps, about ten. Observations that determine a constant
-// outweigh the prior by far.
+// priorStrength is the variance of an observation's logarithm, 3 %, times the number of observations that share the
+// same steps, about ten. Observations that determine a constant outweigh the prior by far.
 const priorStrength = 0.03 * 0.03 * 10
 
-// pullRows pull each constant towards the prior's; a nil prior pulls none.
+// pullRows returns rows that pull each constant towards the prior's. A nil prior has none.
 func (p *Prior) pullRows() []row {
 	if p == nil {
 		return nil
@@ -110,7 +113,7 @@ func (p *Prior) pullRows() []row {
 	return p.rowsAt(p.StepCost)
 }
 
-// sampledRows are the rows of a sample of the prior.
+// sampledRows returns the rows that pull towards a sample of the prior.
 func (p *Prior) sampledRows(rng *rand.Rand) []row {
 	switch {
 	case p == nil:
@@ -151,10 +154,9 @@ func (p *Prior) rowsAt(cost sim.StepCost) []row {
 	return priorRows
 }
 
-// whiteningMatrix finds combinations of the constants' logarithms that are independent in the
-// samples, each with a standard deviation of one if the samples are scaled by times. Constants that
-// depend on the same unknown, such as the host's speed, move together. The matrix is the inverse of
-// the Cholesky factor of their covariance.
+// whiteningMatrix finds combinations of the constants' logarithms that are independent in the samples, each with a
+// standard deviation of one if the samples are scaled by times. Constants that depend on the same unknown, such as the
+// host's speed, move together. The matrix is the inverse of the Cholesky factor of their covariance.
 func whiteningMatrix(draws []Draw, times float64) [][perRequest]float64 {
 	samples := mat.NewDense(len(draws), perRequest, nil) // in standard deviations
 	var sd [perRequest]float64
@@ -188,15 +190,15 @@ func whiteningMatrix(draws []Draw, times float64) [][perRequest]float64 {
 	return out
 }
 
-// leastSpread is the least standard deviation of a constant's logarithm, and ownShare the part of
-// its variance that is independent of all others.
+// leastSpread is the least standard deviation of a constant's logarithm, and ownShare the part of its variance that is
+// independent of all others.
 const (
 	leastSpread = 0.02
 	ownShare    = 0.1
 )
 
-// guessFrom returns a prior without knowledge of the hardware: constants of the usual order, in
-// proportion to the time of a typical step, with little weight.
+// guessFrom returns a prior without knowledge of the hardware: constants of the usual order, in proportion to the time
+// of a typical step, with little weight.
 func guessFrom(step float64) Prior {
 	return Prior{
 		StepCost: sim.StepCost{
@@ -209,9 +211,3 @@ func guessFrom(step float64) Prior {
 
 // isGuess reports whether guessFrom made the prior, which then does not know the knee.
 func (p *Prior) isGuess() bool { return p.Knee == 0 }
-
-// Widening moves both ends of the intervals of each kind of quantity outwards, by a logarithm
-// (conformalized quantile regression: Romano, Patterson and Candès, 2019). It does not depend on
-// the interval's width, because a change that makes a server faster in every sample never makes its
-// slow end slower.
-type Widening map[Kind]float64

@@ -74,8 +74,8 @@ func TestEveryStepEqualsVLLMs(t *testing.T) {
 	compareScripts(t, readScripts(t, z))
 }
 
-// compareScripts replays scripts and compares batch by batch. It fails when the scripts leave out what they are there
-// for.
+// compareScripts replays scripts and compares batch by batch. It fails if the scripts lack an event that they must
+// cover.
 func compareScripts(t *testing.T, scripts []script) {
 	var steps, preemptions, hits int
 	for _, s := range scripts {
@@ -179,7 +179,7 @@ func snapshot(e *Engine) map[*request]int {
 	return before
 }
 
-// describe writes down the batch that was just formed.
+// describe returns the batch that was just formed in the form of a script.
 func describe(e *Engine, before map[*request]int, number map[int]int) scriptStep {
 	step := scriptStep{
 		Scheduled: [][3]int{}, Running: []int{}, Waiting: []int{}, Preempted: []int{}, Finished: []int{},

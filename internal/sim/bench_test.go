@@ -63,7 +63,7 @@ func BenchmarkHour(b *testing.B) {
 	}
 }
 
-// TestABriefRunAllocatesItsRecordsOnly holds what a simulation in brief allocates: little more than its results.
+// A brief simulation allocates little more than its records.
 func TestABriefRunAllocatesItsRecordsOnly(t *testing.T) {
 	requests := poisson(1, 10, time.Hour, 800, 250)
 	cfg := testConfig()

@@ -14,7 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// second makes every step last one second, so that times count steps.
+// second is a cost with which every step lasts one second, so that times count steps.
 var second = sim.StepCost{Base: 1}
 
 // small is a server of ten usable blocks of four tokens, without asynchronous scheduling, so that its steps can be

@@ -7,8 +7,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// TestABurstIsReadFirst has an API server read all requests of a burst before it hands the first over, in both loops of
-// the simulation.
+// An API server reads all requests of a burst before it hands the first to the engine, in both loops of the simulation.
 func TestABurstIsReadFirst(t *testing.T) {
 	const n = 10
 	f := Frontend{PerRequest: 5e-3, Reading: 10e-3, Serial: 1e-3}
@@ -38,7 +37,7 @@ func TestABurstIsReadFirst(t *testing.T) {
 	}
 }
 
-// TestAnEarlierRequestIsTakenFirst sends one after a later one is known.
+// The API server takes the earlier of two requests first, even if it learns of the later one before.
 func TestAnEarlierRequestIsTakenFirst(t *testing.T) {
 	rs := make([]Request, 3)
 	a := apiServer{Frontend: Frontend{Reading: 1, Serial: 1}}

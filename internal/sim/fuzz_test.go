@@ -11,10 +11,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// TestAbsurdInputsEnd runs the simulator on numbers that no server has: it refuses them or comes to an end.
+// TestAbsurdInputsEnd runs the simulator on numbers that no server has: it refuses them, or ends.
 func TestAbsurdInputsEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		// Most are usual, so that a run comes to what is not.
+		// Most numbers are usual, so that few runs are refused at once.
 		number := rapid.SampledFrom([]float64{0, 0, 0, 0, 1e-6, 1e-6, 1e-6, 1e-6, 1e-3, 1e-3, 1, 1e6, 1e18, 1e300,
 			math.MaxFloat64, -1, math.NaN(), math.Inf(1)})
 		when := rapid.SampledFrom([]time.Duration{0, 0, 0, 0, 1, time.Millisecond, time.Second, time.Hour, 1 << 60,

@@ -7,8 +7,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// A simulation that ends at a limit ends where the whole one's percentile is above it, and one whose percentiles are
-// below is not cut short.
+// A simulation ends at a limit only if the percentile of the whole simulation is above the limit.
 func TestLimitsEndWhatExceedsThem(t *testing.T) {
 	cfg, err := Defaults("0.23.0")
 	must.Succeed(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// One rank in a group of which the others have nothing to do fares as an engine by itself.
+// A rank whose group is otherwise idle gives the results of a single engine.
 func TestARankWithIdleOthersIsAnEngine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rep := Replica{drawConfig(t), propertyCost}
@@ -23,7 +23,7 @@ func TestARankWithIdleOthersIsAnEngine(t *testing.T) {
 	})
 }
 
-// A step of a group takes as long as that of the rank with the most to do: a rank that decodes waits for the prefill of
+// A step of a group takes as long as the step of its slowest rank: a rank that decodes waits for the prefill of
 // another.
 func TestRanksWaitForEachOther(t *testing.T) {
 	cfg := Config{MaxNumSeqs: 8, MaxNumBatchedTokens: 512, MaxModelLen: 2048, BlockSize: 16, NumBlocks: 1000,

@@ -29,14 +29,14 @@ func mustRun(t *rapid.T, replicas []Replica, router Router, requests []Request, 
 	return res
 }
 
-// withoutHistogram compares results but for the histogram of gaps, which has unexported fields.
+// withoutHistogram leaves the histogram of gaps out of comparisons, because it has unexported fields.
 var withoutHistogram = gocmp.Options{
 	gocmp.FilterPath(func(p gocmp.Path) bool { return p.Last().String() == ".itl" }, gocmp.Ignore()),
 	gocmp.AllowUnexported(Record{}),
 }
 
-// A closed loop never has more requests under way than clients, all requests end, in order of being taken, and the same
-// input gives the same result whether or not steps are simulated one by one.
+// A closed loop never has more requests in flight than clients. All requests end, and they are sent in the given order.
+// The result is the same if steps are simulated one by one.
 func TestAClosedLoopHoldsItsClients(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas, router := drawDeployment(t), drawRouter(t)
@@ -81,8 +81,8 @@ func TestAClosedLoopHoldsItsClients(t *testing.T) {
 	})
 }
 
-// Requests that depend on nothing fare the same beside one that does and comes when all is over: the two loops of the
-// simulation agree.
+// One dependent request, sent after all others have ended, makes the simulation use its other loop. The results of the
+// others stay the same.
 func TestTheTwoLoopsAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas, router := drawDeployment(t), drawRouter(t)
@@ -155,7 +155,7 @@ func TestClientsStopSending(t *testing.T) {
 	}
 }
 
-// The frontend delays the first token, and is not in the queue.
+// The frontend delays the first token. Its time does not count as queue.
 func TestTheFrontendTakesItsTime(t *testing.T) {
 	cfg := Config{MaxNumSeqs: 8, MaxNumBatchedTokens: 64, MaxModelLen: 256, BlockSize: 4, NumBlocks: 100,
 		ChunkedPrefill: true}

@@ -9,11 +9,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// seeing hides that a router does not look at the loads.
+// seeing makes a router that ignores the loads look like one that uses them.
 type seeing struct{ Router }
 
-// Engines that are simulated each by itself end as they do together, on one core as on several, and what is kept in
-// brief is what the full results say.
+// Engines that are simulated separately have the results of a common simulation, on one core and on several. The
+// records of a brief run equal those of the full results.
 func TestReplicasApartAreReplicasTogether(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas := drawDeployment(t)
@@ -44,8 +44,8 @@ func TestReplicasApartAreReplicasTogether(t *testing.T) {
 	})
 }
 
-// A router that looks at the loads sees each engine as it is at that time, though engines in which nothing changes are
-// not brought up to it.
+// A router that uses the loads sees each engine's present load, although engines whose load does not change are not
+// simulated up to that time.
 func TestTheRouterSeesTheLoads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas := drawDeployment(t)

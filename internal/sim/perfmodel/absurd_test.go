@@ -13,11 +13,11 @@ import (
 	measured "github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// mostSteps of a fit, each a solution by least squares: each of the samples looks for its own knee, so that a server's
-// own numbers take some ten thousand, in a quarter of a second.
+// mostSteps bounds the least-squares solutions of a fit. Each sample searches its own knee, so that a real server's
+// numbers take about ten thousand, in a quarter of a second.
 const mostSteps = 100_000
 
-// TestAbsurdObservationsEnd fits to numbers that no server has: they are refused, or the fit is a cost that can be.
+// TestAbsurdObservationsEnd fits to numbers that no server has: they are refused, or the fitted cost is valid.
 func TestAbsurdObservationsEnd(t *testing.T) {
 	cfg, err := sim.Defaults("0.23.0")
 	must.Succeed(t, err)

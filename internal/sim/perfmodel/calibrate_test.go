@@ -85,8 +85,8 @@ func TestSolveFindsTheConstantsThroughNoiseAndStalls(t *testing.T) {
 	}
 }
 
-// smallSteps are what a server without prefills of more than a few tokens shows: the cost of a token beyond the knee is
-// in none of its steps.
+// smallSteps returns the scrapes of a server whose prefills have few tokens: no step shows the cost of a token beyond
+// the knee.
 func smallSteps(rng *rand.Rand, cfg sim.Config) []measured.Interval {
 	var out []measured.Interval
 	for range 200 {
@@ -101,8 +101,7 @@ func smallSteps(rng *rand.Rand, cfg sim.Config) []measured.Interval {
 	return out
 }
 
-// TestLargerStepsThanSeenAreUncertain: steps of a few tokens do not tell what those of hundreds take, which the fit
-// neither makes up nor claims to know.
+// Steps of a few tokens do not show how long steps of hundreds take, so predictions of these have wide intervals.
 func TestLargerStepsThanSeenAreUncertain(t *testing.T) {
 	c, err := perfmodel.Calibrate(perfmodel.Evidence{Config: config(t),
 		Scrapes: smallSteps(rand.New(rand.NewPCG(4, 4)), config(t)), ScrapesFrom: "a test"})
@@ -181,7 +180,7 @@ func measure(t *testing.T, cfg sim.Config, requests []sim.Request, scheduled boo
 	return ms
 }
 
-// asSeen is what a client sees of a simulation.
+// asSeen returns the requests of a simulation as their clients see them.
 func asSeen(requests []sim.Request, res *sim.Result) []perfmodel.MeasuredRequest {
 	ms := make([]perfmodel.MeasuredRequest, len(requests))
 	for i, r := range res.Requests {
@@ -363,8 +362,8 @@ func TestADataSheetGivesTheRightOrder(t *testing.T) {
 	}
 }
 
-// TestWithoutCUDAGraphsTheProcessorIsTheLimit: where reading the weights takes longer than launching kernels one by
-// one, their absence costs nothing.
+// Without CUDA graphs a step takes longer, unless reading the weights takes longer than launching the kernels one by
+// one.
 func TestWithoutCUDAGraphsTheProcessorIsTheLimit(t *testing.T) {
 	cost := func(gpu string, eager bool) sim.StepCost {
 		l, err := perfmodel.NewLedger(modelconfigtest.Read(t, "llama-3.1-8b"),

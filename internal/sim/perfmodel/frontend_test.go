@@ -12,7 +12,7 @@ import (
 
 var trueFrontend = sim.Frontend{PerRequest: 6e-3}
 
-// watched is what a scrape every second sees of an engine of known cost behind an API server of known time.
+// watched holds the scrapes, one a second, of an engine of known cost behind an API server of known time.
 type watched struct {
 	*sim.Engine
 	cfg     sim.Config
@@ -22,7 +22,7 @@ type watched struct {
 	tokens  int64
 }
 
-// until passes time in which nothing changes.
+// until scrapes up to a time in which nothing changes.
 func (w *watched) until(t time.Duration) {
 	for t > w.at {
 		to := min(t, w.end)
@@ -42,8 +42,8 @@ func (w *watched) until(t time.Duration) {
 	}
 }
 
-// watch drives the engine as EngineCore does: requests are taken between steps, and the time that they waited for that
-// is in no metric but the time to first token.
+// watch drives the engine as EngineCore does: it takes requests between steps, and the wait for the end of a step
+// counts in no metric but the time to first token.
 func watch(t *testing.T, cfg sim.Config, requests []sim.Request) []measured.Interval {
 	t.Helper()
 	e, err := sim.New(cfg, trueCost)
@@ -95,7 +95,7 @@ func watch(t *testing.T, cfg sim.Config, requests []sim.Request) []measured.Inte
 	return w.scrapes
 }
 
-// A server that is idle now and then is known by its metrics alone, its API server too.
+// The metrics of a server that is sometimes idle suffice to fit its step times and its API server's time.
 func TestTheFrontendIsFoundInMetrics(t *testing.T) {
 	cfg := config(t)
 	cfg.AsyncScheduling = false
@@ -117,7 +117,7 @@ func TestTheFrontendIsFoundInMetrics(t *testing.T) {
 	}
 }
 
-// What clients see holds the API server's time in the first token alone.
+// In clients' measurements the API server's time is in the time to first token only.
 func TestTheFrontendIsFoundInRequests(t *testing.T) {
 	cfg := config(t)
 	requests := workload(1, 4, 400)

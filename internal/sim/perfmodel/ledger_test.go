@@ -125,8 +125,8 @@ func TestLedgerAgainstLogs(t *testing.T) {
 	}
 }
 
-// TestHybridCapacityEqualsLogs: two servers with gated delta net in three layers of four, prefix caching and an FP8
-// cache. The sizes that do not bear on the cache are left small.
+// The logs are of two servers with gated delta nets in three of four layers, prefix caching and an FP8 cache. Sizes
+// that do not affect the cache are small here.
 func TestHybridCapacityEqualsLogs(t *testing.T) {
 	for _, tc := range []struct {
 		name, config  string
@@ -251,7 +251,7 @@ func TestMoreMemoryIsNeverFewerBlocks(t *testing.T) {
 			}
 			last = *l
 		}
-		// FP8 for the cache is never less capacity, and more sequences never more.
+		// An FP8 cache never lowers the capacity, and more sequences never raise it.
 		fp8 := ledger(t, m, Settings{Memory: Exact(200 * gib), KVType: "fp8", MaxNumSeqs: 64,
 			MaxNumBatchedTokens: 2048})
 		plain := ledger(t, m, Settings{Memory: Exact(200 * gib), MaxNumSeqs: 64, MaxNumBatchedTokens: 2048})
@@ -319,8 +319,8 @@ func TestTheLongestThatFits(t *testing.T) {
 	}
 }
 
-// Steps free what lies outside a window: how many requests are answered at once hardly depends on how many tokens a
-// step can compute, though a request that is computed may hold all of them.
+// Steps free the tokens outside a window. So the number of concurrent requests hardly depends on the token budget of a
+// step, although a request in prefill may hold as many tokens as the budget.
 func TestBlocksOfWindowsAreFreed(t *testing.T) {
 	at := func(batched int) int {
 		l := ledger(t, modelconfigtest.Read(t, "gemma-3-27b"),

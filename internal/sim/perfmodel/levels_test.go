@@ -23,8 +23,8 @@ type level struct {
 	tp, ranks int
 	numBlocks int // not recorded: never exhausted
 
-	// Where the targets are met, or how far from them it is. What the later half leaves open of the earlier one is the
-	// prior's, and how near that comes is chance: intervals hold it.
+	// The tolerated errors. The later half of the requests does not determine every constant that the earlier one
+	// needs. The prior gives the others, whose error is chance: intervals must hold it.
 	same, later *deviation
 }
 
@@ -34,7 +34,7 @@ var levels = []level{
 	{"qwen3-30b-a3b-dp2", "qwen3-30b-a3b", 1, 2, 24000, &deviation{0.27, 0.035, 0.045}, nil},
 }
 
-// read returns what was asked of the server, what came back, the server, and what its data sheet lets expect.
+// read returns the requests, their measured results, the server, and the prior from its data sheet.
 func (l level) read(t *testing.T) (requests []sim.Request, all []perfmodel.MeasuredRequest, d perfmodel.Deployment,
 	prior perfmodel.Prior) {
 	t.Helper()
@@ -112,16 +112,16 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 					t.Logf("%s: %v", c.name, cal.Notes) // the load test was passed over
 					continue
 				}
-				intervals.holds(t, c.name, all, p)
-				// Those that were there before anybody queued for a place are served alike without the later ones, and
-				// tell what a queue for the budget of steps costs.
+				intervals.countAll(t, c.name, all, p)
+				// Requests that came before any queue for seats do not depend on the later ones, and show the cost of a
+				// queue for the token budget.
 				p, err = cal.Fit.Predict(d, requests[:120], perfmodel.PredictionDraws, sim.Options{})
 				must.Succeed(t, err)
 				ttft, n := 0.0, 0.0
 				for _, m := range all[:120] {
 					ttft, n = ttft+(m.FirstToken-m.Request.Arrival).Seconds(), n+1
 				}
-				intervals.inside(t, c.name, "mean TTFT of the first 120", ttft/n, p.TTFT.Mean)
+				intervals.count(t, c.name, "mean TTFT of the first 120", ttft/n, p.TTFT.Mean)
 				p, err = cal.Fit.Predict(d, requests, 0, sim.Options{})
 				must.Succeed(t, err)
 				got := off(all, p.Result.Records, c.other)
@@ -137,7 +137,7 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 	intervals.check(t)
 }
 
-// TestToAnotherModel carries the fit of one published load test over to another's model and tensor parallelism.
+// TestToAnotherModel transfers the fit of one published load test to the model and tensor parallelism of another.
 func TestToAnotherModel(t *testing.T) {
 	var requests [2][]sim.Request
 	var measured [2][]perfmodel.MeasuredRequest
@@ -160,14 +160,14 @@ func TestToAnotherModel(t *testing.T) {
 		must.Succeed(t, err)
 		got := off(measured[j], p.Result.Records, every)
 		t.Logf("%s: %v", name, got)
-		intervals.holds(t, name, measured[j], p)
-		// What the priors of both models miss of each other the queue of a nearly full server doubles.
+		intervals.countAll(t, name, measured[j], p)
+		// The queue of a nearly full server doubles the error of the ratio between the priors.
 		if math.Abs(got.tpot) > 0.105 || math.Abs(got.throughput) > 0.07 || math.Abs(got.ttft) > 0.21 {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 	intervals.check(t)
-	// And what was measured of the smaller one is refused as a test of the larger.
+	// The measurements of the smaller model are refused as a load test of the larger one.
 	_, err := perfmodel.Calibrate(perfmodel.Evidence{Config: d.Config, Requested: d, Requests: measured[0],
 		RequestsFrom: "of the 8B", Prior: &priors[1]})
 	if err == nil || !strings.Contains(err.Error(), "another model") || hint.Of(err) == "" {
@@ -175,8 +175,7 @@ func TestToAnotherModel(t *testing.T) {
 	}
 }
 
-// TestNearCapacityAFitDoesNotDependOnItsStart begins the search of a fit to a server whose every place is taken from
-// priors that differ.
+// TestNearCapacityAFitDoesNotDependOnItsStart starts fits to a server without a free seat from different priors.
 func TestNearCapacityAFitDoesNotDependOnItsStart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it measures an error: what it runs, other tests run too")
@@ -199,10 +198,10 @@ func TestNearCapacityAFitDoesNotDependOnItsStart(t *testing.T) {
 	}
 }
 
-// tally counts intervals of 90 % that hold what was measured.
+// A tally counts the 90 % intervals that hold the measured value.
 type tally struct{ held, missed int }
 
-// check fails where fewer do than say so.
+// check fails if too few intervals hold the measured value.
 func (n *tally) check(t *testing.T) {
 	t.Helper()
 	if all := n.held + n.missed; 10*n.held < 9*all-5 {
@@ -210,20 +209,20 @@ func (n *tally) check(t *testing.T) {
 	}
 }
 
-// holds counts those of a prediction.
-func (n *tally) holds(t *testing.T, name string, all []perfmodel.MeasuredRequest, p *perfmodel.Prediction) {
+// countAll counts the intervals of a prediction.
+func (n *tally) countAll(t *testing.T, name string, all []perfmodel.MeasuredRequest, p *perfmodel.Prediction) {
 	t.Helper()
 	var sum totals
 	for i := range all {
 		sum.add(record(&all[i]))
 	}
-	n.inside(t, name, "mean TTFT of all", sum.ttft/sum.n, p.TTFT.Mean)
-	n.inside(t, name, "mean TPOT of all", sum.tpot/sum.n, p.TPOT.Mean)
-	n.inside(t, name, "tokens/s of all", sum.tokens/sum.last, p.OutputPerSecond)
+	n.count(t, name, "mean TTFT of all", sum.ttft/sum.n, p.TTFT.Mean)
+	n.count(t, name, "mean TPOT of all", sum.tpot/sum.n, p.TPOT.Mean)
+	n.count(t, name, "tokens/s of all", sum.tokens/sum.last, p.OutputPerSecond)
 }
 
-// inside counts one.
-func (n *tally) inside(t *testing.T, name, what string, measured float64, i perfmodel.Estimate) {
+// count counts one interval.
+func (n *tally) count(t *testing.T, name, what string, measured float64, i perfmodel.Estimate) {
 	t.Helper()
 	verdict := "held"
 	if measured < 0.999*i.Low || measured > 1.001*i.High {
@@ -235,14 +234,14 @@ func (n *tally) inside(t *testing.T, name, what string, measured float64, i perf
 	t.Logf("%s: %s: %.4g (%.4g to %.4g), measured %.4g: %s", name, what, i.Value, i.Low, i.High, measured, verdict)
 }
 
-// deviation is by how much a prediction is off.
+// A deviation is the error of a prediction.
 type deviation struct{ ttft, tpot, throughput float64 }
 
 func (d deviation) String() string {
 	return fmt.Sprintf("TTFT %+.1f %%, TPOT %+.1f %%, tokens/s %+.1f %%", 100*d.ttft, 100*d.tpot, 100*d.throughput)
 }
 
-// off compares the requests that are asked about.
+// off returns the deviation for the selected requests.
 func off(all []perfmodel.MeasuredRequest, predicted []sim.Record,
 	which func(i int, m *perfmodel.MeasuredRequest) bool) deviation {
 	var was, got totals
@@ -271,7 +270,7 @@ func (s *totals) add(r sim.Record) {
 	s.last = max(s.last, (r.Arrival + r.E2E()).Seconds())
 }
 
-// record is what a simulation would have said of a measured request.
+// record returns a measured request as a simulation's record.
 func record(m *perfmodel.MeasuredRequest) sim.Record {
 	r := sim.RequestResult{
 		Arrival: m.Request.Arrival, FirstToken: m.FirstToken, LastToken: m.LastToken, Finish: m.LastToken,

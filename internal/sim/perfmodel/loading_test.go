@@ -12,7 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 )
 
-// told is the ledger of a model on a GPU under vLLM's arguments.
+// told returns the ledger of a model on a GPU under vLLM's arguments.
 func told(t *testing.T, model, gpu, args string) (*Ledger, error) {
 	t.Helper()
 	c, err := vllm.Engine.Flags.CheckArgs(args, "--engine-args", "0.23.0")
@@ -100,7 +100,8 @@ func TestArgumentsCountInTheLedger(t *testing.T) {
 	}
 }
 
-// The stage with least room decides: of 61 layers in 4 stages one has the head and the logits, others a layer more.
+// The stage with the least room decides. Of 61 layers in 4 stages, one stage has the head and the logits, others have
+// one more layer.
 func TestUnevenStages(t *testing.T) {
 	l, err := told(t, "deepseek-v3", "H200", "-tp 4 -pp 4 --max-model-len 32768")
 	must.Succeed(t, err)

@@ -2,8 +2,7 @@ package perfmodel
 
 import "testing"
 
-// TestEveryIntervalIsWidened finds quantities that a widening forgets: all but preemptions, of which nothing was
-// measured.
+// Every interval is widened, except the one of preemptions, which were never measured.
 func TestEveryIntervalIsWidened(t *testing.T) {
 	p := &Prediction{Draws: 1}
 	for _, q := range p.listQuantities() {
@@ -18,7 +17,7 @@ func TestEveryIntervalIsWidened(t *testing.T) {
 	}
 }
 
-// TestAnUnmeasuredEffectHasItsPriorMean takes an effect that nobody measured: at its mean.
+// An effect without measurements has its prior mean.
 func TestAnUnmeasuredEffectHasItsPriorMean(t *testing.T) {
 	p := &Posterior{Fitted: map[string]Marginal{"compute of measured": {Mean: 0.5}}}
 	of := func(level string) float64 {

@@ -8,9 +8,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 )
 
-// The models whose configurations sixty knows have as many parameters as their owners publish (the number of the
-// safetensors files at Hugging Face, without encoders and prediction layers, else that of the model card), weights of
-// their form's size, and a token of KV cache that is counted by hand.
+// The models whose configurations sixty knows have the published number of parameters, weights of the size of their
+// format, and a KV cache per token that was computed by hand. The published number is that of the safetensors files at
+// Hugging Face, without encoders and prediction layers, or else that of the model card.
 func TestPublishedModels(t *testing.T) {
 	attention := func(layers, heads,
 		dim float64) float64 {

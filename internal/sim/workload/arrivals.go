@@ -12,8 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// A Pacer says when the sessions of an open-loop test are due. It is pure: it reads no clock, and the same random seed
-// gives the same times.
+// A Pacer gives the times of an open loop's sessions. It reads no clock, and the same random seed gives the same times.
 type Pacer interface {
 	// Next returns the time since the start at which the next session is due, never before the previous one, or false
 	// when no more are due.
@@ -27,8 +26,9 @@ type Segment struct {
 	To       float64       `json:"to"`   // and at its end
 }
 
-// Arrivals is an open loop's arrival process: a rate profile, and the regularity of the arrivals. The times come from a
-// renewal process of rate one, bent by the profile's integral, so that every regularity combines with every profile.
+// Arrivals are an open loop's arrival process: a rate profile, and the regularity of the arrivals. A renewal process of
+// rate one is drawn, and its times are mapped through the integral of the profile, so that every regularity combines
+// with every profile.
 type Arrivals struct {
 	Profile []Segment `json:"profile"`
 	// CV is the coefficient of variation of the times between arrivals: 0 is constant, 1 Poisson, and others are
@@ -36,7 +36,7 @@ type Arrivals struct {
 	CV float64 `json:"cv"`
 }
 
-// maxRate keeps a mistyped rate from filling memory with sessions.
+// maxRate bounds rates, so that a mistyped one does not fill the memory with sessions.
 const maxRate = 1e6
 
 // Validate reports contradictions.
@@ -108,21 +108,21 @@ func (a *Arrivals) Expected(until time.Duration) float64 {
 	return n
 }
 
-// Exactly returns times with exactly the expected number of arrivals before until: Pacer's times, stretched. For a
-// measured workload, the number of arrivals is known and only their times are drawn again.
+// Exactly returns Pacer's times, stretched so that exactly the expected number of arrivals comes before until. It is
+// for measured workloads, whose number of arrivals is known.
 func (a *Arrivals) Exactly(until time.Duration, seed uint64) (Pacer, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
 	expected := a.Expected(until)
-	dry := a.newPacer(seed, 1)
+	trial := a.newPacer(seed, 1)
 	for range int(min(math.Round(expected), maxRate)) + 1 {
-		dry.sum += dry.drawGap()
+		trial.sum += trial.drawGap()
 	}
-	if !(dry.sum > 0) || !(expected >= 1) {
+	if !(trial.sum > 0) || !(expected >= 1) {
 		return a.newPacer(seed, 1), nil
 	}
-	return a.newPacer(seed, expected/dry.sum), nil
+	return a.newPacer(seed, expected/trial.sum), nil
 }
 
 // Rate returns the profile's rate at a time since the start.

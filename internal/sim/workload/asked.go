@@ -12,8 +12,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// Asked is a workload as the flags of bench, simulate and tune describe it. An option that is not given takes its value
-// from a measurement, if there is one, or else a default.
+// Asked is a workload as the flags of bench, simulate and tune describe it. An option that is not given has its
+// measured value, if there is a measurement, or else a default.
 type Asked struct {
 	Rate      string  // requests per second, as ParseArrivals reads it
 	RateScale float64 // multiplies the rate, given or measured
@@ -85,8 +85,8 @@ func (a *Asked) checkKinds() error {
 	return nil
 }
 
-// Spec returns the lengths and prefixes of made-up requests: as given, else as measured if m is not nil, else the usual
-// ones. It names those that are measured.
+// Spec returns the lengths and prefixes of made-up requests: the given ones, else the measured ones if m is not nil,
+// else the usual ones. It lists the names of the measured ones.
 func (a *Asked) Spec(m *Measured) (s Spec, measured []string, err error) {
 	if m != nil && (a.Prompt == "" || a.Output == "") {
 		if s, err = m.Workload.Spec(); err != nil {
@@ -146,8 +146,8 @@ func (a *Asked) Arrivals(m *Measured) (out Arrivals, measured bool, err error) {
 // usualDuration is how long made-up traffic lasts by default.
 const usualDuration = 10 * time.Minute
 
-// Until is when the traffic ends: as given, else after the measured time, else after ten minutes; 0 if the number of
-// requests ends it.
+// Until returns when the traffic ends: after the given time, else after the measured time, else after ten minutes. It
+// is 0 if the number of requests ends the traffic.
 func (a *Asked) Until(m *Measured) time.Duration {
 	switch {
 	case a.Duration > 0 || a.Requests > 0:
@@ -158,8 +158,8 @@ func (a *Asked) Until(m *Measured) time.Duration {
 	return usualDuration
 }
 
-// ClosedLoop returns the clients that wait for an answer before they send the next request, as given or as measured.
-// There are none in an open loop.
+// ClosedLoop returns the given or measured clients of a closed loop, which wait for an answer before they send the next
+// request. In an open loop there are none.
 func (a *Asked) ClosedLoop(m *Measured) (l Loop) {
 	switch {
 	case a.Trace != "" || a.Rate != "":
@@ -238,7 +238,7 @@ func (a *Asked) Describe(m *Measured, t *Trace) (d Description, err error) {
 	return d, nil
 }
 
-const independent = "metrics show the lengths of prompts and answers, not which go together: " +
+const independentLengths = "metrics show the lengths of prompts and answers, not which go together: " +
 	"they are drawn independently"
 
 // describeLoop describes a closed loop. Lengths names the lengths that are measured.
@@ -255,7 +255,7 @@ func (a *Asked) describeLoop(m *Measured, loop Loop, lengths []string) Descripti
 		d.Notes = []string{"the load is treated as a closed loop, because the number of requests in flight stayed " +
 			"the same " +
 			"while requests came and went; use --concurrency for more users, " +
-			"and --concurrency 0 to simulate the same arrivals as an open loop", independent}
+			"and --concurrency 0 to simulate the same arrivals as an open loop", independentLengths}
 		if len(lengths) > 1 && a.RateScale == 1 {
 			d.Source = "measured"
 		}
@@ -286,7 +286,7 @@ func (a *Asked) describeArrivals(m *Measured, lengths []string) (d Description, 
 			d.Text = fmt.Sprintf("measured on %s (%.0f requests in %s), %s",
 				m.Source, m.Workload.Requests(), m.To.Sub(m.From).Round(time.Second), how)
 		}
-		d.Notes = []string{independent + ". The clients do not look closed-loop: " +
+		d.Notes = []string{independentLengths + ". The clients do not look closed-loop: " +
 			"above capacity the simulated queue grows, even if real clients would wait"}
 	}
 	if a.RateScale != 1 {
@@ -308,7 +308,7 @@ func (a *Arrivals) describeRegularity() string {
 	return fmt.Sprintf("bursty (variation %.3g)", a.CV)
 }
 
-// longGap is how many times the mean time between requests make a gap in a trace that is worth reporting.
+// longGap is the length from which a gap in a trace is reported, relative to the mean time between requests.
 const longGap = 1000
 
 // listOddities lists parts of a trace that are not replayed, and peculiarities.
@@ -320,11 +320,11 @@ func (t *Trace) listOddities() []string {
 	if t.Truncated {
 		out = append(out, fmt.Sprintf("the trace goes on after %d requests; the rest is left out", len(t.Requests)))
 	}
-	untold, gaps, longest := 0, 0, time.Duration(0)
+	withoutOutput, gaps, longest := 0, 0, time.Duration(0)
 	mean := t.Duration() / time.Duration(max(len(t.Requests)-1, 1))
 	for i, r := range t.Requests {
 		if r.OutputTokens == 0 {
-			untold++
+			withoutOutput++
 		}
 		if i == 0 {
 			continue
@@ -333,8 +333,8 @@ func (t *Trace) listOddities() []string {
 			gaps, longest = gaps+1, max(longest, gap)
 		}
 	}
-	if untold > 0 {
-		out = append(out, fmt.Sprintf("%d requests of the trace have no output length; they get %d tokens", untold,
+	if withoutOutput > 0 {
+		out = append(out, fmt.Sprintf("%d requests of the trace have no output length; they get %d tokens", withoutOutput,
 			UsualOutput))
 	}
 	if gaps > 0 {

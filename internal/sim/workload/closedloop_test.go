@@ -7,7 +7,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// TestClientsThatWaitAreSeen compares with how real servers were driven.
+// Closed loops are found on recordings of real servers whose clients waited, and on no others.
 func TestClientsThatWaitAreSeen(t *testing.T) {
 	for _, tt := range []struct {
 		recording, phase string
@@ -46,7 +46,7 @@ func TestSharesOfTheReplicasAreSeen(t *testing.T) {
 	must.Equal(t, []float64{0.9, 0.1}, shares)
 }
 
-// A time before which another server was running is not one interval of this.
+// A gap between the scrapes of two servers is no interval.
 func TestAGapIsNoInterval(t *testing.T) {
 	from, to := readTruth(t, "full-but-quiet").phase(t, "healthy")
 	for _, e := range readUpTo(t, "full-but-quiet", from, to).Ranks {

@@ -16,13 +16,13 @@ const (
 	NoUsualLengths // lengths must be given if none are measured
 )
 
-// Given notes flags that were given, even if their value is the default.
+// Given records which flags were given, even if their value is the default.
 func (a *Asked) Given(changed func(flag string) bool) {
 	a.SetCV, a.SetConcurrency, a.SetPrefixShare = changed("cv"), changed("concurrency"), changed("prefix-share")
 }
 
-// AddFlags adds the flags that describe a workload, with the same names and the same meaning in every verb that takes
-// one: bench, simulate and tune. Requests is its own default.
+// AddFlags adds the flags that describe a workload, with the same names and meaning in bench, simulate and tune. The
+// present value of Requests is its default.
 func (a *Asked) AddFlags(s *pflag.FlagSet, parts Parts) {
 	a.RateScale, a.Speed = 1, 1
 	s.StringVar(&a.Rate, "rate", "",

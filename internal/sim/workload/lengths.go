@@ -11,7 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// Lengths is a distribution of token counts. The zero value is invalid; parse one, or use Fixed or FromHistogram.
+// Lengths are a distribution of token counts. The zero value is invalid: use ParseLengths, Fixed or FromHistogram.
 type Lengths struct {
 	kind    lengthKind
 	a, b    float64 // fixed: a; uniform: a to b; normal: mean, deviation; lognormal: mu, sigma; histogram: exponent a
@@ -19,7 +19,7 @@ type Lengths struct {
 	max     int
 	edges   []float64 // histogram: upper bounds, ascending
 	weights []float64 // histogram: cumulative, ending at 1
-	steep   float64   // histogram: width of the widest bucket that holds something, the unit of a
+	widest  float64   // histogram: width of the widest bucket that holds something, the unit of a
 	text    string
 }
 
@@ -113,8 +113,8 @@ type Bucket struct {
 // ascend and their counts are not cumulative.
 //
 // Within the buckets, values follow the distribution of greatest entropy that has the histogram's mean, which its sum
-// and count give exactly. It is an exponential with one exponent for all buckets (Jaynes, Physical Review 106, 1957). A
-// mean of 0 is unknown. Values are then uniform within a bucket, as they are if no values in the buckets have the mean.
+// and count give exactly. It is an exponential with one exponent for all buckets (Jaynes, Physical Review 106, 1957).
+// If the mean is 0, which is unknown, or no values in the buckets can have it, values are uniform within a bucket.
 func FromHistogram(buckets []Bucket, mean float64) (Lengths, error) {
 	l := Lengths{kind: histogram, min: 1, max: maxTokens, text: "histogram"}
 	total, last := 0.0, 0.0
@@ -138,7 +138,7 @@ func FromHistogram(buckets []Bucket, mean float64) (Lengths, error) {
 	for i := range l.weights {
 		l.weights[i] /= total
 	}
-	l.steep = l.widestBucket()
+	l.widest = l.widestBucket()
 	if mean > 0 {
 		l.a = l.findExponent(mean)
 	}
@@ -167,7 +167,7 @@ func (l Lengths) findExponent(mean float64) float64 {
 func (l Lengths) histogramMean() float64 {
 	mean, before, from := 0.0, 0.0, 0.0
 	for i, to := range l.edges {
-		k := l.a * (to - from) / l.steep
+		k := l.a * (to - from) / l.widest
 		// The mean of exp(−k·x) on 0 to 1; near 0 by its series.
 		part := 0.5 - k/12
 		if math.Abs(k) > 1e-3 {
@@ -181,19 +181,19 @@ func (l Lengths) histogramMean() float64 {
 }
 
 func (l Lengths) widestBucket() float64 {
-	widest, from := 0.0, 0.0
+	bucket, from := 0.0, 0.0
 	for i, to := range l.edges {
 		if i == 0 && l.weights[0] > 0 || i > 0 && l.weights[i] > l.weights[i-1] {
-			widest = max(widest, to-from)
+			bucket = max(bucket, to-from)
 		}
 		from = to
 	}
-	return widest
+	return bucket
 }
 
 // interpolateBucket maps a uniform number to a place in a bucket.
 func (l Lengths) interpolateBucket(u, from, to float64) float64 {
-	k := l.a * (to - from) / l.steep
+	k := l.a * (to - from) / l.widest
 	if math.Abs(k) < 1e-9 {
 		return from + u*(to-from)
 	}
@@ -222,10 +222,10 @@ func (l Lengths) Valid() bool { return l.kind != 0 }
 // String returns the distribution as the user wrote it.
 func (l Lengths) String() string { return l.text }
 
-// MarshalText and UnmarshalText make Lengths a string in YAML and JSON.
+// MarshalText returns the text that ParseLengths reads.
 func (l Lengths) MarshalText() ([]byte, error) { return []byte(l.text), nil }
 
-// UnmarshalText parses what ParseLengths does.
+// UnmarshalText parses a text as ParseLengths does.
 func (l *Lengths) UnmarshalText(b []byte) (err error) {
 	*l, err = ParseLengths(string(b))
 	return err
@@ -246,7 +246,7 @@ func (l Lengths) Scale(f float64) Lengths {
 		for i := range s.edges {
 			s.edges[i] *= f
 		}
-		s.steep *= f
+		s.widest *= f
 	default:
 		s.a, s.b = l.a*f, l.b*f
 	}

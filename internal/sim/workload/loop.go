@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A closed loop shows by a number of requests in flight that stays at its highest while many requests come and go.
-// Requests of independent users would make it vary by the square root of its mean, as a Poisson number does (Palm's
-// theorem for M/G/∞), or drift if they exceed the server's capacity.
+// In a closed loop the number of requests in flight stays near its maximum while many requests come and go. Requests of
+// independent users would make it vary by the square root of its mean, as a Poisson number does (Palm's theorem for
+// M/G/∞), or drift if they exceed the server's capacity.
 const (
 	loopSpread   = 0.3 // most spread in flight, relative to independent users
 	loopTurnover = 0.5 // least number of arrivals, relative to requests in flight
@@ -45,29 +45,30 @@ func (f *Measured) findLoop(step time.Duration) {
 	f.Workload.Loop = Loop{Clients: int(clients), Pause: time.Duration(pause * float64(time.Second))}
 }
 
-// halfSpread is half the distance between the 16th and the 84th percentile of sorted values, the standard deviation of
-// a normal distribution. So a scrape that saw a client between two requests does not count.
+// halfSpread is half the distance between the 16th and the 84th percentile of sorted values, which is the standard
+// deviation of a normal distribution. It ignores rare scrapes that saw a client between two requests.
 func halfSpread(sorted []float64) float64 {
 	n := len(sorted)
 	return (sorted[min(n*84/100, n-1)] - sorted[n*16/100]) / 2
 }
 
-// inFlight returns the requests in flight on all engines together, at the times for which every engine has a value.
+// inFlight returns the number of requests in flight on all engines together, at the times for which every engine has a
+// value.
 func (f *Measured) inFlight(step time.Duration) []float64 {
 	held := make([]float64, int(f.To.Sub(f.From)/step)+1)
-	told := make([]int, len(held))
+	reported := make([]int, len(held))
 	for _, e := range f.Ranks {
 		for _, v := range e.Intervals {
 			k := int(v.End.Sub(f.From) / step)
 			if n := v.Running + v.Waiting; k >= 0 && k < len(held) && !math.IsNaN(n) {
 				held[k] += n
-				told[k]++
+				reported[k]++
 			}
 		}
 	}
 	out := held[:0]
 	for k, n := range held {
-		if told[k] == len(f.Ranks) {
+		if reported[k] == len(f.Ranks) {
 			out = append(out, n)
 		}
 	}

@@ -28,7 +28,7 @@ type Server struct {
 	Config   engine.Config                           // its known settings
 }
 
-// A Measurement says which servers to read, and which time.
+// A Measurement selects servers and a time.
 type Measurement struct {
 	Servers  []Server // replicas of one model
 	From, To time.Time
@@ -49,11 +49,11 @@ type Measured struct {
 	Workload Observed
 	Ranks    []Rank
 	From, To time.Time
-	LeftOut  []string // servers of the model that are ill, each with its fault, for people
+	LeftOut  []string // servers of the model with a fault, each with its name, for the user
 
 	// Empty unless the caller of Measure fills them.
-	Source  string         // for people
-	Model   string         //
+	Source  string // for the user
+	Model   string
 	Release engine.Release // vLLM release
 	Config  engine.Config  // common to all servers, with inferred settings
 }
@@ -87,16 +87,15 @@ type Interval struct {
 	promptTokens, prefixHits float64
 }
 
-// sampleTimes are the times of the queries. They lie midway between scrapes if the time range ends at a scrape, as it
-// mostly does. No scrape is then so early or late that it is missed. Each query shows the scrape before it.
+// sampleTimes returns the times of the queries. If the time range ends at a scrape, as it mostly does, they lie midway
+// between scrapes, so that no early or late scrape is missed. Each query shows the scrape before it.
 func (o *Measurement) sampleTimes() metrics.Range {
 	step, end := o.intervalLength(), o.To.Add(o.Interval/2)
 	return metrics.Range{Start: end.Add(-end.Sub(o.From).Truncate(step)), End: end, Step: step}
 }
 
-// Measure reads from metrics what a simulation of running servers needs: their workload, and the durations of their
-// steps by load. It asks one Querier, so that live servers, a recording and a Prometheus server are read alike, and
-// judges nothing.
+// Measure reads the metrics of running servers that a simulation of them needs: their workload, and intervals that show
+// the duration of their steps by load. A Querier reads live servers, recordings and Prometheus servers alike.
 func Measure(ctx context.Context, q metrics.Querier, o Measurement) (*Measured, error) {
 	if len(o.Servers) == 0 || o.Interval <= 0 || !o.To.After(o.From.Add(o.Interval)) {
 		return nil, hint.With(fmt.Errorf("measure %d servers from %s to %s: no samples", len(o.Servers),
@@ -125,7 +124,7 @@ func Measure(ctx context.Context, q metrics.Querier, o Measurement) (*Measured, 
 const scrapesPerCount = 4
 
 // countArrivals counts the arrivals at all engines together, over common periods. Within an engine's interval, requests
-// are taken to come evenly. A period is unknown if any engine is silent about it.
+// count as evenly spread. A period is unknown if any engine has no values for half of it.
 func (f *Measured) countArrivals(step time.Duration) {
 	w := &f.Workload
 	w.Every = scrapesPerCount * step
@@ -209,7 +208,7 @@ func (f *Measured) Summary() Summary {
 	return s
 }
 
-// reader reads one server.
+// A reader reads one server.
 type reader struct {
 	q metrics.Querier
 	o *Measurement
@@ -225,7 +224,7 @@ const (
 	growth                  // the difference, of either sign
 )
 
-// fields are the queries, with [5m] for an interval, and the fields that they fill.
+// fields lists the queries, with [5m] for an interval, and the field of an Interval that each fills.
 var fields = []struct {
 	expr  string
 	kind  gainKind
@@ -312,8 +311,8 @@ func (r *reader) rewriteQuery(expr string, window time.Duration) (string, error)
 	return tree.String(), nil
 }
 
-// toIntervals puts one rank's answers side by side. Scrapes do not come at the queries' exact times: an interval goes
-// from one scrape to a later one, and has the length that their timestamps give.
+// toIntervals returns the intervals of one rank. Scrapes do not come at the queries' exact times, so an interval lasts
+// from one scrape to a later one, by their timestamps.
 func (r *reader) toIntervals(rank string, answers []model.Matrix) []Interval {
 	moments := r.o.sampleTimes()
 	step := moments.Step
@@ -384,14 +383,15 @@ func newInterval(at [][]float64, from, to int) Interval {
 	return v
 }
 
-// A batch limit shows by a running count that stays the same while requests wait and the cache has room.
+// If requests wait although the cache has room, and the number of running requests stays the same, it is the batch
+// limit.
 const (
 	roomInCache  = 0.9
 	minPinned    = 5
 	pinnedWithin = 0.02
 )
 
-// inferBatchLimit adds the batch limit if a queue shows it; vLLM has no metric for it.
+// inferBatchLimit adds the batch limit to the settings if a queue shows it. vLLM has no metric for it.
 func (e *Rank) inferBatchLimit() {
 	var pinned []float64
 	for _, i := range e.Intervals {

@@ -18,7 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// truth is what a recording's file says was done to the servers.
+// A truth is the load of a recording, as its file describes it.
 type truth struct {
 	Phases []struct {
 		Name string `json:"name"`
@@ -81,7 +81,7 @@ func readUpTo(t *testing.T, name string, from, to time.Time) *workload.Measured 
 	return f
 }
 
-// drawn are lengths as the recording's load drew them.
+// drawn returns lengths as the recording's load drew them.
 func drawn(p [4]float64) []int {
 	rng := rand.New(rand.NewPCG(1, 2))
 	v := make([]int, 20_000)
@@ -100,7 +100,7 @@ func describe(v []int) (mean float64, p50, p90, p95 int) {
 	return mean, at(50), at(90), at(95)
 }
 
-// TestTheMeasuredWorkloadIsTheOneThatWasDriven compares with what the load of real servers was made of.
+// The measured workloads of recordings equal the loads that drove their servers.
 func TestTheMeasuredWorkloadIsTheOneThatWasDriven(t *testing.T) {
 	for _, tt := range []struct{ recording, phase string }{
 		{"higher-rate", "changed"},
@@ -161,8 +161,7 @@ func TestTheMeasuredWorkloadIsTheOneThatWasDriven(t *testing.T) {
 	}
 }
 
-// TestArrivalsIncludeTheQueue takes a server that gets more than it can do: what joins its queue has arrived, though it
-// has no first token.
+// Requests that join the queue of an overloaded server count as arrivals, although they have no first token.
 func TestArrivalsIncludeTheQueue(t *testing.T) {
 	const name = "saturation-long-prompts"
 	tr := readTruth(t, name)
@@ -229,8 +228,7 @@ func TestNothingToRead(t *testing.T) {
 	}
 }
 
-// TestATimeThatBeginsJustBeforeAScrapeLosesNone: windows begin a millisecond before their first scrape and end at their
-// last one.
+// Windows begin a millisecond before their first scrape and end at their last one. Measure loses neither scrape.
 func TestATimeThatBeginsJustBeforeAScrapeLosesNone(t *testing.T) {
 	from, to := readTruth(t, "thrashing-deep").phase(t, "sick")
 	all := readUpTo(t, "thrashing-deep", from, to).Ranks[0].Intervals

@@ -11,8 +11,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
-// Observed is a workload between two times, as the servers' metrics show it. Counters show marginals: they do not show
-// whether long prompts get long answers.
+// Observed is a workload between two times, as the servers' metrics show it. They show the distributions of prompts and
+// of answers, but not whether long prompts get long answers.
 type Observed struct {
 	// Prompt and Output are lengths of finished requests (vllm:request_prompt_tokens, request_generation_tokens).
 	Prompt, Output Histogram
@@ -32,8 +32,8 @@ type Observed struct {
 	Loop Loop
 }
 
-// A Loop is clients that each send a request, wait for the answer, and send the next after a pause. The servers' speed
-// limits such a load.
+// A Loop is a closed loop: each client sends a request, waits for the answer, and sends the next request after a pause.
+// The servers' speed limits such a load.
 type Loop struct {
 	Clients int           // 0: no loop
 	Pause   time.Duration // from an answer to the next request, on average
@@ -45,7 +45,7 @@ type Histogram struct {
 	Sum, Count float64
 }
 
-// Mean is exact for any buckets; 0 without observations.
+// Mean returns the exact mean, or 0 without observations.
 func (h Histogram) Mean() float64 {
 	if h.Count > 0 && h.Sum > 0 {
 		return h.Sum / h.Count
@@ -53,7 +53,7 @@ func (h Histogram) Mean() float64 {
 	return 0
 }
 
-// Empty is a histogram without observations, with the same buckets and one beyond them.
+// Empty returns a histogram with the same buckets, and one for larger values, without observations.
 func (h Histogram) Empty() Histogram {
 	out := Histogram{Buckets: slices.Clone(h.Buckets)}
 	for i := range out.Buckets {
@@ -84,8 +84,8 @@ func (h *Histogram) Merge(o Histogram) {
 	h.Sum, h.Count = h.Sum+o.Sum, h.Count+o.Count
 }
 
-// Quantile is PromQL's histogram_quantile of the histogram, with the bucket that it lies in: NaN without observations
-// or finite buckets.
+// Quantile returns PromQL's histogram_quantile, and the bucket in which it lies. It is NaN without observations or
+// finite buckets.
 func (h Histogram) Quantile(q float64) (float64, stat.Bucket) {
 	total := 0.0
 	var bounds, upTo []float64
@@ -121,8 +121,8 @@ func (o *Observed) PrefixShare() (float64, bool) {
 	return min(o.HitTokens/o.QueriedTokens, 1), true
 }
 
-// Spec is the workload as distributions to draw from: the measured lengths, and one common prefix whose share of each
-// prompt is the prefix cache's hit rate. Sharing beyond the cache's size is not seen.
+// Spec returns the workload as distributions: the measured lengths, and one common prefix whose share of each prompt is
+// the prefix cache's hit rate. Prefixes that did not fit into the cache are not visible.
 func (o *Observed) Spec() (Spec, error) { return o.SpecOf(Enough) }
 
 // SpecOf is Spec with another least number of finished requests.
@@ -205,7 +205,7 @@ func estimateCV(counts []float64) float64 {
 	if n < minNeighbours || total < minPerCount*float64(len(counts)) {
 		return 1
 	}
-	// Beyond ten it is no longer a renewal process.
+	// No renewal process has a larger variation.
 	return min(math.Round(100*math.Sqrt(sum/float64(n)))/100, 10)
 }
 

@@ -42,7 +42,7 @@ func draws(l Lengths, n int) []int {
 	return v
 }
 
-// TestMeasuredLengthsEqualTheDrivenOnes drives known lengths through buckets as a server has them.
+// Known lengths, counted in a server's buckets, are found again.
 func TestMeasuredLengthsEqualTheDrivenOnes(t *testing.T) {
 	for _, tt := range []struct {
 		lengths  string
@@ -210,7 +210,7 @@ func TestExactlyAsManyArriveAsAreExpected(t *testing.T) {
 	}
 }
 
-// FuzzObserved takes counters as a broken server might show them.
+// FuzzObserved reads counters as a broken server may expose them.
 func FuzzObserved(f *testing.F) {
 	f.Add(300.0, 2000.0, 30.0, 10.0, 5.0, 40.0, 3.0)
 	f.Add(-1.0, math.NaN(), math.Inf(1), 0.0, 1e300, -5.0, 1e-300)

@@ -49,7 +49,7 @@ func readUpTo(r io.Reader, most int) (*Trace, error) {
 	if b, err := br.Peek(3); err == nil && bytes.Equal(b, []byte("\xef\xbb\xbf")) {
 		_, _ = br.Discard(3)
 	}
-	t := &reading{Trace: Trace{Format: CSV, Skipped: map[string]int{}}, most: most, sessions: map[string]uint64{}}
+	t := &traceReader{Trace: Trace{Format: CSV, Skipped: map[string]int{}}, most: most, sessions: map[string]uint64{}}
 	lines := t.csvLines
 	switch first, err := br.Peek(1); {
 	case err == io.EOF:
@@ -69,15 +69,15 @@ func readUpTo(r io.Reader, most int) (*Trace, error) {
 	return &t.Trace, nil
 }
 
-// reading is a Trace in the making.
-type reading struct {
+// A traceReader reads a Trace.
+type traceReader struct {
 	Trace
 	most     int
 	sessions map[string]uint64 // by their names
 }
 
 // sessionNumber returns the number of a session, 0 for no name.
-func (t *reading) sessionNumber(name string) uint64 {
+func (t *traceReader) sessionNumber(name string) uint64 {
 	if name == "" {
 		return 0
 	}
@@ -90,7 +90,7 @@ func (t *reading) sessionNumber(name string) uint64 {
 }
 
 // addRequest keeps the request of a line, and reports whether there is room for more.
-func (t *reading) addRequest(line int, r Request, err error) (bool, error) {
+func (t *traceReader) addRequest(line int, r Request, err error) (bool, error) {
 	if err == nil {
 		err = r.checkRange()
 	}
@@ -111,7 +111,7 @@ func (t *reading) addRequest(line int, r Request, err error) (bool, error) {
 // columns are the places of a CSV's columns; -1 is absent.
 type columns struct{ arrival, prompt, output, session int }
 
-func (t *reading) csvLines(br *bufio.Reader) error {
+func (t *traceReader) csvLines(br *bufio.Reader) error {
 	cr := csv.NewReader(br)
 	cr.ReuseRecord, cr.FieldsPerRecord, cr.LazyQuotes = true, -1, true
 	header, err := cr.Read()
@@ -147,7 +147,7 @@ func (t *reading) csvLines(br *bufio.Reader) error {
 	}
 }
 
-func (t *reading) csvRequest(rec []string, col columns) (r Request, err error) {
+func (t *traceReader) csvRequest(rec []string, col columns) (r Request, err error) {
 	if r.Arrival, err = parseArrival(rec[col.arrival]); err != nil {
 		return r, err
 	}
@@ -208,7 +208,7 @@ type jsonLine struct {
 	SessionID    any      `json:"session_id"`
 }
 
-func (t *reading) jsonLines(br *bufio.Reader) error {
+func (t *traceReader) jsonLines(br *bufio.Reader) error {
 	sc := bufio.NewScanner(br)
 	sc.Buffer(make([]byte, 0, 64<<10), maxLine)
 	var bad error // the previous line's error, ignored if it was the last line

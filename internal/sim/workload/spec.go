@@ -82,7 +82,7 @@ func checkShare(what string, v float64) error {
 	return nil
 }
 
-// A PromptPart is the first Tokens tokens of an endless text, which Seed identifies.
+// A PromptPart is the first Tokens tokens of an endless text. Seed identifies the text.
 type PromptPart struct {
 	Seed   uint64
 	Tokens int
@@ -115,9 +115,9 @@ type Session struct {
 	Turns   []Turn
 }
 
-// A Source gives sessions in the order of their arrival, to one goroutine at a time.
+// A Source returns sessions in the order of their arrival. It is not safe for concurrent use.
 type Source interface {
-	// Next returns the next session into s, whose memory it may reuse, or false at the end.
+	// Next sets s, whose memory it may reuse, to the next session. It returns false at the end.
 	Next(s *Session) bool
 }
 
@@ -219,8 +219,8 @@ func (g *Generator) chooseTenant() *Tenant {
 	return &g.spec.Tenants[len(g.spec.Tenants)-1]
 }
 
-// Replay gives a trace's sessions. Requests of one session are its turns. Content blocks become parts with the block's
-// id as their text, so that prompts share exactly the trace's prefixes.
+// A Replay returns a trace's sessions. Requests of one session are its turns. Content blocks become parts that the
+// block's id identifies, so that prompts share exactly the trace's prefixes.
 type Replay struct {
 	trace         *Trace
 	speed         float64

@@ -1,13 +1,3 @@
-// Package workload describes, as data, what users ask of an inference server: when requests arrive, how long prompts
-// and answers are, which prompts share prefixes, and which requests belong to one conversation.
-//
-// A Trace comes from a file ([Read]: CSV and JSONL). A Spec describes made-up requests by distributions, and a
-// Generator draws them; Arrivals are their times. Asked is a workload as flags describe it. Measure reads the workload
-// of running servers from their metrics, with the servers' work under it; Observed is the part of it that can be drawn
-// again.
-//
-// The package sends nothing, holds no text of any prompt, and reads no clock. The load test (package load) and the
-// simulator read the same workloads.
 package workload
 
 import (
@@ -52,8 +42,7 @@ func (t *Trace) Duration() time.Duration {
 	return t.Requests[len(t.Requests)-1].Arrival - t.Requests[0].Arrival
 }
 
-// normalize orders by arrival, makes the first arrival the beginning, numbers the turns of every session and drops
-// nothing.
+// normalize sorts the requests by arrival, shifts the first arrival to 0, and numbers the turns of every session.
 func (t *Trace) normalize() error {
 	if len(t.Requests) == 0 {
 		return errors.New("trace holds no requests")

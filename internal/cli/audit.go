@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -94,26 +95,8 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	var d *surface.Deployment
-	switch {
-	case f.source.SourceCount() > 0:
-		d, err = surface.Read(ctx, f.source.Spec, f.source.At)
-		command.Notes(stderr, d.Notes)
-	case f.release != "":
-		if d, err = surface.ForDialects("vllm-" + strings.TrimPrefix(f.release, "v")); err != nil {
-			err = fmt.Errorf("--%s: %w", asked.FlagRelease, err)
-		}
-	case f.dialect != "":
-		if d, err = surface.ForDialects(f.dialect); err != nil {
-			err = fmt.Errorf("--dialect: %w", err)
-		}
-	default:
-		d, err = surface.ForDialects()
-	}
-	switch {
-	case ctx.Err() != nil:
-		return errInterrupted
-	case err != nil:
+	d, err := f.readDeployment(ctx, stderr)
+	if err != nil {
 		return err
 	}
 	r, err := d.Audit(read, f.fix, f.ignore...)
@@ -142,4 +125,27 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 		return errFound
 	}
 	return nil
+}
+
+// readDeployment reads what the servers expose, or derives it from --vllm-version, --dialect or the newest releases.
+func (f *auditFlags) readDeployment(ctx context.Context, stderr io.Writer) (d *surface.Deployment, err error) {
+	switch {
+	case f.source.SourceCount() > 0:
+		d, err = surface.Read(ctx, f.source.Spec, f.source.At)
+		command.Notes(stderr, d.Notes)
+	case f.release != "":
+		if d, err = surface.ForDialects("vllm-" + strings.TrimPrefix(f.release, "v")); err != nil {
+			err = fmt.Errorf("--%s: %w", asked.FlagRelease, err)
+		}
+	case f.dialect != "":
+		if d, err = surface.ForDialects(f.dialect); err != nil {
+			err = fmt.Errorf("--dialect: %w", err)
+		}
+	default:
+		d, err = surface.ForDialects()
+	}
+	if ctx.Err() != nil {
+		return nil, errInterrupted
+	}
+	return d, err
 }

@@ -258,8 +258,8 @@ const (
 	monitorAge = time.Minute
 )
 
-// chooseTime returns the time to judge "now": that of the monitor's last evaluation, so that both have the same
-// numbers, or now if there is none or it is too old.
+// chooseTime returns the time of a diagnosis without --at: when the monitor judged last, so that both have the same
+// numbers, or now if there is no monitor or that was too long ago.
 func chooseTime(now, judged time.Time) time.Time {
 	if age := now.Sub(judged); age > 0 && age < monitorAge {
 		return judged

@@ -94,7 +94,7 @@ func addPathologies(d *render.Document, all []*catalog.Pathology) {
 // maxCommand bounds the commands on the first screen, in characters.
 const maxCommand = 72
 
-// shortRunbook returns the parts of a runbook that fit a screen: what the pathology means, and what to do.
+// shortRunbook returns a screen with two sections of a runbook: the meaning of the pathology, and the fixes.
 func shortRunbook(p *catalog.Pathology) *render.Document {
 	d := render.NewDocument("")
 	d.Answer(render.Bold, fmt.Sprintf("%s (%s)", p.Name(), p.Severity), render.Sentence(p.Title))

@@ -11,7 +11,7 @@ import (
 // outFlag says where generated files go.
 type outFlag struct {
 	path   string
-	format string // of the generated files, if there are several
+	format string // "" if the command has one format
 }
 
 // register adds --out, and --output where there are formats, the usual one first.

@@ -83,7 +83,7 @@ func (f *recordFlags) run(cmd *cobra.Command, addresses []string) (err error) {
 	return f.report(cmd.OutOrStdout(), stderr, r)
 }
 
-// report prints what was recorded and how to diagnose it, or returns why nothing was recorded.
+// report prints the number of scrapes and the command to diagnose them. If there are none, it returns the reason.
 func (f *recordFlags) report(stdout, stderr io.Writer, r source.Recorded) error {
 	path := f.out.path
 	if r.Pages == 0 {

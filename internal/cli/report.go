@@ -119,7 +119,7 @@ func (f *reportFlags) readIncidents(ctx context.Context) (time.Time, []view.Summ
 	return m.Judged, incidents, err
 }
 
-// readPrice returns the price of the servers' GPU: that of --price, or the list price.
+// readPrice returns the price of the servers' GPU from --price, or its list price.
 func (f *reportFlags) readPrice() (p health.Price, err error) {
 	prices := planning.ListPrices()
 	for _, text := range f.priced {

@@ -72,7 +72,7 @@ type absence struct {
 	scope    indicator.Scope
 	rule     rulefmt.Rule
 	text     map[string]string
-	compile  deploymentExpr // of one engine's part of the deployment: see nameByEngine
+	compile  deploymentExpr // see nameByEngine
 }
 
 // absenceRules lists the alerts of Absences. The PromQL for kube-state-metrics or gateways is empty if the deployment
@@ -136,7 +136,7 @@ const longQueue = 5
 
 // autoscalerStuck returns PromQL for the waiting requests on each replica of a workload whose HorizontalPodAutoscaler
 // wants no more replicas. KEDA creates such autoscalers too. kube-state-metrics tells which pods belong to a workload;
-// the name of a ReplicaSet is that of its Deployment and a hash.
+// the name of a ReplicaSet is its Deployment's name and a hash.
 func (b *ruleBuilder) autoscalerStuck(d *dialect.Deployment) (string, error) {
 	place := "namespace"
 	if slices.Contains(d.Model, "cluster") {

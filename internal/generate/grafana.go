@@ -57,8 +57,8 @@ type grafanaQuery struct {
 }
 
 const (
-	grafanaDefaultInterval = model.Duration(time.Minute)      // of a group without one
-	grafanaTick            = model.Duration(10 * time.Second) // of the scheduler: intervals are multiples of it
+	grafanaDefaultInterval = model.Duration(time.Minute)      // for groups without an interval
+	grafanaTick            = model.Duration(10 * time.Second) // Grafana's intervals are multiples of it
 )
 
 // divideForGrafana divides rules into recording rules for Prometheus and alerts for Grafana.

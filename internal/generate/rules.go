@@ -212,7 +212,7 @@ type ruleBuilder struct {
 	host     bool            // recorded series have the label hostLabel
 	recorded map[string]bool // names of signals that are recorded
 	normal   map[string]bool // names of signals whose past is recorded
-	limits   []rulefmt.Rule  // of thresholds that follow the past
+	limits   []rulefmt.Rule  // recorded thresholds that follow the past
 	serves   map[string]bool // servedByGateway, servedAsModel, if alerts read them
 	built    *Rules
 }
@@ -366,7 +366,7 @@ func (b *ruleBuilder) recordedInstance(p *catalog.Pathology) []string {
 	return b.cfg.Deployment.Instance
 }
 
-// renderAlerts adds the alerts of one pathology to those of each segment.
+// renderAlerts adds the alerts of one pathology to bySegment.
 func (b *ruleBuilder) renderAlerts(
 	p *catalog.Pathology, segments []segment, bySegment map[string][]rulefmt.Rule,
 ) error {

@@ -2,7 +2,7 @@ package generate
 
 import (
 	"cmp"
-	_ "embed" // of the template
+	_ "embed"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -146,7 +146,7 @@ func (cfg *RulesConfig) exampleTarget() (map[string]string, error) {
 	return target, nil
 }
 
-// identifier matches the names in an expression: of metrics, labels and functions.
+// identifier matches names of metrics, labels and functions in an expression.
 var identifier = regexp.MustCompile(`[a-zA-Z_:][\w:]*`)
 
 // GroupsBehind reduces groups to an alert and the recording rules that it reads, directly or indirectly. It also

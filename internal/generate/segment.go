@@ -266,8 +266,8 @@ func DescribeThreshold(t *catalog.Threshold) string {
 	return strings.Join(parts, "; without it ")
 }
 
-// formatDifference writes an offset of a threshold. That of a ratio is in percentage points, because a percentage would
-// read as relative.
+// formatDifference writes an offset of a threshold. Ratios are in percentage points, because a percentage would read as
+// relative.
 func formatDifference(v float64, u indicator.Unit) string {
 	text := indicator.FormatNumber(v, u)
 	if u == indicator.Ratio {

@@ -69,8 +69,8 @@ func newDocument(d *diagnose.Diagnosis, o Options) (*render.Document, error) {
 	return t.Document, nil
 }
 
-// addVerdict adds one verdict: what is wrong, where and since when, why, and what to do. others names the other models
-// with findings, or is "".
+// addVerdict adds one verdict: the answer, targets and time, the finding, plots, related findings, changes and the
+// runbook. others names the other models with findings, or is "".
 func (t *document) addVerdict(v *diagnose.Verdict, others string) error {
 	d := t.d
 	t.Answer(styleOf(d, v), nameVerdict(d, v), summarize(v))
@@ -160,8 +160,8 @@ func (t *document) addFinding(f *diagnose.Finding) {
 	t.Paragraph("Runbook", t.o.runbook(f.Pathology)).In(render.Markdown)
 }
 
-// addRest adds what follows the verdicts with details: other models, the gateway, what was ruled out or not checked.
-// omitted is the number of verdicts beyond maxVerdicts.
+// addRest adds the sections after the verdicts: other models, the gateway, pathologies that were ruled out or not
+// checked. omitted is the number of verdicts beyond maxVerdicts.
 func (t *document) addRest(omitted int) {
 	d := t.d
 	var lines []string

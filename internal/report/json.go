@@ -283,7 +283,7 @@ func targetJSON(d *diagnose.Diagnosis, t *diagnose.Target) object {
 		"name", t.Name, "dialect", t.Dialect.ID, "version", t.Version, "model", t.Labels["model_name"], "up",
 		isUp(d, t),
 		"judged", !slices.ContainsFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == t.Name }),
-		// starting, serving, slow, drained or lost; of a gateway only lost; "" if unknown
+		// starting, serving, slow, drained or lost, "" if unknown; a gateway is only ever lost
 		"state", string(t.Life),
 		"problem", t.Problem, "notes", listOrEmpty(t.Notes), "config", config,
 	}

@@ -16,7 +16,7 @@ import (
 // Size of a figure in pixels. A phone shows it at its natural size.
 const figureWidth, figureHeight = 420, 190
 
-// drawPlots draws the plots of a verdict. The legend explains all of them.
+// drawPlots draws the plots of a verdict. One legend explains them.
 func drawPlots(
 	d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding,
 ) (figures []render.Figure, legend string) {
@@ -73,7 +73,7 @@ func shownTime(d *diagnose.Diagnosis, v *diagnose.Verdict) (from, to time.Time) 
 	return from, to
 }
 
-// plotLimit returns the threshold for a plot: that of the finding's evidence, or else the objective; NaN without
+// plotLimit returns the threshold for a plot, from the finding's evidence or else from the objective; NaN without
 // either.
 func plotLimit(p *diagnose.Plot, f *diagnose.Finding) (value float64, op catalog.Op, fromEvidence bool) {
 	if f != nil {

@@ -20,8 +20,8 @@ import (
 
 // This file writes the sentences and tables; document.go and short.go decide which of them are shown.
 
-// fullVerdicts returns the verdicts with details, the leading one first: those of models with a firing finding or, if
-// nothing fires, the verdict for all models.
+// fullVerdicts returns the verdicts that get details, the leading one first: one for each model with a firing finding
+// or, if nothing fires, the verdict for all models.
 func fullVerdicts(d *diagnose.Diagnosis) []*diagnose.Verdict {
 	out := []*diagnose.Verdict{&d.Verdict}
 	for i := range d.Verdicts {
@@ -32,7 +32,7 @@ func fullVerdicts(d *diagnose.Diagnosis) []*diagnose.Verdict {
 	return out
 }
 
-// briefVerdicts returns the verdicts that get a line each: those of models without a firing finding.
+// briefVerdicts returns the verdicts that get a line each, for models without a firing finding.
 func briefVerdicts(d *diagnose.Diagnosis) []*diagnose.Verdict {
 	var out []*diagnose.Verdict
 	for i := range d.Verdicts {
@@ -391,7 +391,7 @@ func fromTo(f *diagnose.Factor) string {
 	return from + " → " + to
 }
 
-// difference writes the relative difference, or that of ratios in percentage points.
+// difference writes the relative difference of a factor; for ratios the absolute one, in percentage points.
 func difference(f *diagnose.Factor) string {
 	switch {
 	case isRatio(f):
@@ -634,7 +634,7 @@ func formatPeriod(r period.Period, at time.Time) string {
 	return fmt.Sprintf("%s to %s (%s)", formatClock(r.From, at), formatClock(r.To, at), formatLength(r.Length()))
 }
 
-// formatClock writes a time in UTC, without the date if it is that of the diagnosis.
+// formatClock writes a time in UTC, without the date on the day of the diagnosis.
 func formatClock(t, at time.Time) string {
 	t, at = t.UTC(), at.UTC()
 	if t.Format(time.DateOnly) == at.Format(time.DateOnly) {

@@ -27,84 +27,118 @@ const (
 
 const maxModels, maxRows = 5, 3
 
+// A screen is the short report on a diagnosis that is being written.
+type screen struct {
+	*render.Document
+	d *diagnose.Diagnosis
+	v *diagnose.Verdict
+	f *diagnose.Finding // the leading one; nil without one
+}
+
 // newScreen returns the parts that fit a screen: the verdict with its doubts and its time, the strongest evidence, the
 // first fix with its prediction, and the next command.
 func newScreen(d *diagnose.Diagnosis, o Options) *render.Document {
-	v, t := &d.Verdict, render.NewDocument("")
-	f := d.LeadingFinding(v)
-	say := func(rank, most int, title, text string) {
-		if t.Rank(rank); text != "" {
-			t.Paragraph(title, text).Most = most
-		}
-		t.Rank(0)
+	s := &screen{render.NewDocument(""), d, &d.Verdict, d.LeadingFinding(&d.Verdict)}
+	s.Answer(styleOf(d, s.v), nameVerdict(d, s.v), summarize(s.v)).Most = 4
+	s.say(0, 2, "", whereSince(d, s.v, false))
+	if s.f != nil {
+		s.say(rankChain, 4, "", s.f.Story())
 	}
-	t.Answer(styleOf(d, v), nameVerdict(d, v), summarize(v)).Most = 4
-	say(0, 2, "", whereSince(d, v, false))
-	if f != nil {
-		say(rankChain, 4, "", f.Story())
+	s.addModels()
+	s.addBasis()
+	if s.f != nil {
+		s.addEvidence()
+		s.addFixes()
 	}
-	rest := otherVerdicts(d)
+	if o.Commands {
+		s.addCommands()
+	}
+	return s.Document
+}
+
+// say adds a paragraph of at most so many lines, unless the text is empty.
+func (s *screen) say(rank, most int, title, text string) {
+	if s.Rank(rank); text != "" {
+		s.Paragraph(title, text).Most = most
+	}
+	s.Rank(0)
+}
+
+// addModels adds a line for each of the other models, at most maxModels lines.
+func (s *screen) addModels() {
+	rest := otherVerdicts(s.d)
 	if n := len(rest); n > maxModels {
-		say(0, 1, "", fmt.Sprintf("%d more models, the worst first:", n))
+		s.say(0, 1, "", fmt.Sprintf("%d more models, the worst first:", n))
 		rest = rest[:maxModels-1]
 	}
 	for i := range rest {
-		say(rankModel, 1, nameVerdict(d, &rest[i]), summarize(&rest[i]))
+		s.say(rankModel, 1, nameVerdict(s.d, &rest[i]), summarize(&rest[i]))
 	}
-	say(0, 4, "Note", strings.Join(listDoubts(d, v), " "))
-	also := each(selected(d, v, alsoFiring), func(f **diagnose.Finding) string {
+}
+
+// addBasis adds doubts, other findings, the number of unchecked pathologies, and the baseline.
+func (s *screen) addBasis() {
+	d := s.d
+	s.say(0, 4, "Note", strings.Join(listDoubts(d, s.v), " "))
+	also := each(selected(d, s.v, alsoFiring), func(f **diagnose.Finding) string {
 		return fmt.Sprintf("%s (%s)", (*f).Pathology.ID, (*f).Severity)
 	})
-	say(rankAlso, 1, "Also firing", render.Sentence(strings.Join(also, ", ")))
-	if f == nil && len(d.Findings) > 0 {
-		say(0, 2, "", countOutcomes(d))
-	}
+	s.say(rankAlso, 1, "Also firing", render.Sentence(strings.Join(also, ", ")))
 	unchecked := ""
-	if n := len(d.Coverage); n > 0 && f != nil {
+	if n := len(d.Coverage); s.f == nil && len(d.Findings) > 0 {
+		s.say(0, 2, "", countOutcomes(d))
+	} else if n > 0 && s.f != nil {
 		unchecked = fmt.Sprintf("%d of %d failure modes could not be checked.", n, len(d.Findings))
 	}
 	if baselineSource(d) == segments.NoBaseline {
-		say(rankBasis, 1, "", unchecked)
+		s.say(rankBasis, 1, "", unchecked)
 	} else {
-		say(rankBasis, 2, "Normal", strings.TrimSpace(render.Sentence(describeBaseline(d))+" "+unchecked))
+		s.say(rankBasis, 2, "Normal", strings.TrimSpace(render.Sentence(describeBaseline(d))+" "+unchecked))
 	}
-	if f != nil && f.Story() == "" {
-		columns := evidenceColumns()
-		if len(d.Targets) > 1 && len(f.Targets) > 0 {
-			columns[0].Title += " on " + render.Clip(render.Clean(f.Targets[0]), 24)
+}
+
+// addEvidence adds a table of the strongest evidence, unless the finding has a story.
+func (s *screen) addEvidence() {
+	if s.f.Story() != "" {
+		return
+	}
+	columns := evidenceColumns()
+	if len(s.d.Targets) > 1 && len(s.f.Targets) > 0 {
+		columns[0].Title += " on " + render.Clip(render.Clean(s.f.Targets[0]), 24)
+	}
+	s.Rank(rankEvidence)
+	table := s.Table(columns, EvidenceRows(chooseStrongest(s.f.Evidence, maxRows), false))
+	table.Ranks = []int{rankEvidence, rankRow, rankRow}
+	s.Rank(0)
+}
+
+// addFixes adds the fixes that are recommended, or says that none is predicted to help.
+func (s *screen) addFixes() {
+	heads := catalog.Heads(s.f.Fixes)
+	if n := len(heads); n > 0 && !slices.ContainsFunc(heads, func(h string) bool { return h != catalog.Else }) {
+		s.Section(catalog.Only, fmt.Sprintf("  None of %d is predicted to help; --full lists them.", n))
+	}
+	for i, head := range heads {
+		fix := &s.f.Fixes[i]
+		if head == catalog.Else {
+			continue
 		}
-		t.Rank(rankEvidence)
-		table := t.Table(columns, EvidenceRows(chooseStrongest(f.Evidence, maxRows), false))
-		table.Ranks = []int{rankEvidence, rankRow, rankRow}
-		t.Rank(0)
-	}
-	if f != nil {
-		heads := catalog.Heads(f.Fixes)
-		if n := len(heads); n > 0 && !slices.ContainsFunc(heads, func(h string) bool { return h != catalog.Else }) {
-			t.Section(catalog.Only, fmt.Sprintf("  None of %d is predicted to help; --full lists them.", n))
+		s.Section(head, "  "+render.Sentence(fix.Summary)).Most = 2
+		if lines := commandLines(fix, first(s.f.Targets)); len(lines) > 0 {
+			s.Brief(2, lines[0], fmt.Sprintf("%d flags to change; --full lists them", len(fix.Changes)))
 		}
-		for i, head := range heads {
-			fix := &f.Fixes[i]
-			if head == catalog.Else {
-				continue
-			}
-			t.Section(head, "  "+render.Sentence(fix.Summary)).Most = 2
-			if lines := commandLines(fix, first(f.Targets)); len(lines) > 0 {
-				t.Brief(2, lines[0], fmt.Sprintf("%d flags to change; --full lists them", len(fix.Changes)))
-			}
-			say(rankPrediction, 2, "", predictionShort(fix.Predicted))
-			say(rankVerify, 2, "Confirm", render.Sentence(fix.Verify))
-		}
+		s.say(rankPrediction, 2, "", predictionShort(fix.Predicted))
+		s.say(rankVerify, 2, "Confirm", render.Sentence(fix.Verify))
 	}
-	if !o.Commands {
-		return t
+}
+
+// addCommands adds the commands that show more.
+func (s *screen) addCommands() {
+	if s.More = "what was checked and what was not"; s.f != nil {
+		s.More = "all evidence and reasons, and every fix"
+		s.Rank(rankRunbook)
+		s.Section("Next", "  sixty explain "+s.f.Pathology.ID)
 	}
-	if t.More = "what was checked and what was not"; f != nil {
-		t.More = "all evidence and reasons, and every fix"
-		t.Rank(rankRunbook)
-		t.Section("Next", "  sixty explain "+f.Pathology.ID)
-	}
-	return t
 }
 
 // otherVerdicts returns the verdicts beside the one in the first line, the worst first.

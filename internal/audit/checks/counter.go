@@ -69,7 +69,7 @@ var rawCounter = Check{
 				return
 			}
 		}
-		if p.Role == files.InPanel && f.Type != engine.Counter { // of a plain counter the panel may show the total
+		if p.Role == files.InPanel && f.Type != engine.Counter { // a panel may well show the total of a plain counter
 			report("what happens now cannot be seen")
 		}
 	}),

@@ -50,7 +50,7 @@ var (
 // proseWords is the number of words from which on a label's value counts as prose.
 const proseWords = 12
 
-// Expose records that something is exposed. what names its place, without the secret.
+// Expose records an exposure and the text for its place, which must not contain the secret.
 func (s *Surface) Expose(e Exposure, what string) {
 	if !slices.Contains(s.Exposed[e], what) {
 		s.Exposed[e] = append(s.Exposed[e], what)

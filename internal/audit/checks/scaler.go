@@ -21,7 +21,7 @@ var scalingWrong = Check{
 			if q.Where != p.Where {
 				continue
 			}
-			if q.Tree == nil || len(Selectors(q.Tree)) == 0 { // what it scales on is not known
+			if q.Tree == nil || len(Selectors(q.Tree)) == 0 { // the metric is not known
 				return
 			}
 			for _, v := range Selectors(q.Tree) {

@@ -133,7 +133,7 @@ func (s *Surface) isGone(f engine.Family) bool {
 	return began && !f.Released(r)
 }
 
-// Engines returns the dialects of inference servers, without those of GPU exporters and gateways.
+// Engines returns the dialects of inference servers, without GPU exporters and gateways.
 func (s *Surface) Engines() []dialect.Dialect {
 	return slices.DeleteFunc(slices.Clone(s.Dialects), func(d dialect.Dialect) bool { return !d.Serves() })
 }

@@ -55,7 +55,7 @@ type Query struct {
 	Managed       *ManagedAlert // nil for all but Grafana-managed alerts
 
 	Tree     parser.Expr // nil if Err is set
-	Mentions []Mention   // of variables
+	Mentions []Mention   // variables in Expr
 	Err      error       // parse error
 
 	node   *yaml.Node // holds the expression; nil for rules of a Prometheus server

@@ -66,7 +66,7 @@ func (p *Paths) Any() bool { return len(p.Named) > 0 }
 // A Reading is the content of all files.
 type Reading struct {
 	Docs   []*files.Document
-	Errors []error // of files that do not parse
+	Errors []error // for files that do not parse
 	Notes  []string
 }
 

@@ -194,7 +194,7 @@ func addNames(ctx context.Context, q *source.Source, s *checks.Surface, at time.
 		for _, m := range matchers {
 			texts = append(texts, m.String())
 		}
-		// What sixty itself measures of this machine is not the deployment's.
+		// sixty's own measurements of this machine do not belong to the deployment.
 		return fmt.Sprintf("last_over_time({%s}[%[3]s]) unless on (instance) last_over_time(%[2]s[%[3]s])",
 			strings.Join(texts, ","), dialect.HostInfo, model.Duration(lookback))
 	}

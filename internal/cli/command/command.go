@@ -24,12 +24,12 @@ import (
 
 // A Vocabulary holds what all commands have in common.
 type Vocabulary struct {
-	Values  map[string]Values // of flags, by name; a command's own have precedence
+	Values  map[string]Values // by the name of the flag; a command's own values have precedence
 	Last    []string          // flags that help lists after the others
 	Texts   fs.FS             // texts of commands, in the directory help; see describe and readRemoved
-	Options render.Options    // of help
+	Options render.Options    // layout of help
 
-	pages   *template.Template // of help
+	pages   *template.Template // the pages of help
 	removed map[string]string  // advice in place of removed commands and flags; see readRemoved
 }
 

@@ -20,7 +20,7 @@ import (
 type Output struct {
 	Format, File, Color string // File is "" for standard output
 	Full                bool
-	formats             []string // of the verb, the default first
+	formats             []string // the verb's formats, the default first
 }
 
 // AddFlags adds --output with the verb's formats, the usual one first, --out and --color.

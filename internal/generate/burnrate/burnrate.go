@@ -46,7 +46,7 @@ type Config struct {
 	// empty. Labels that no series has do no harm.
 	By, Instance []string
 
-	// Matchers restrict every selector, also those of http_requests_total.
+	// Matchers restrict every selector, http_requests_total's too.
 	Matchers []*labels.Matcher
 
 	// Metrics has a function for each dialect of the fleet, the preferred one first. It returns the dialect's name of a

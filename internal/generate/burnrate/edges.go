@@ -81,8 +81,8 @@ type placement struct {
 	moved string // the consequence of moving the target; "" if it did not move
 }
 
-// placeTarget finds the edge nearest to a target in proportion. Of two edges that are equally near it takes the lower,
-// which is the stricter.
+// placeTarget finds the edge nearest to a target in proportion. If two edges are equally near, it takes the lower one,
+// which is stricter.
 func placeTarget(target time.Duration, edges []float64) (placement, error) {
 	edges = usableEdges(edges)
 	if len(edges) == 0 {

@@ -36,7 +36,7 @@ type Level struct {
 
 	Long, Short time.Duration
 
-	// Most bounds the share of bad events that the level needs. Only that of Fast has a bound; 0 means none.
+	// Most bounds the share of bad events that the level needs; 0 means no bound. Only Fast's level has one.
 	Most float64
 }
 

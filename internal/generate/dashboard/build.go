@@ -56,7 +56,7 @@ type (
 		doc     string
 		kind    Kind
 		width   int     // in Columns
-		max     float64 // of the axis; 0 if it follows the data
+		max     float64 // maximum of the axis; 0 if it follows the data
 		stack   bool
 		steps   []step
 		queries []query
@@ -69,7 +69,7 @@ type (
 		legend string // text before the labels
 
 		expr  string   // canonical expression, for buckets, ranks or statuses of a signal; "" for the signal itself
-		shows []string // labels in the legend, beside those of the level
+		shows []string // further labels in the legend
 		right bool     // number of requests, on an axis of its own
 	}
 	step struct {
@@ -84,7 +84,7 @@ type (
 // A builder compiles layouts for one deployment.
 type builder struct {
 	cfg    Config
-	levels map[level]dialect.Deployment // whose labels and matchers are those of the level
+	levels map[level]dialect.Deployment // the deployment with each level's labels and matchers
 
 	vars    []Variable // for model servers
 	gpu     []Variable // for GPU exporters

@@ -76,7 +76,7 @@ func withVolume(volume *indicator.Signal, queries []query) []query {
 	return append(queries, query{signal: volume, level: perModel, legend: "requests", right: true})
 }
 
-// Thresholds of the panels. No alert uses those of the cache and the queue: alone, neither is a fault.
+// Thresholds of the panels. No alert uses kvSteps and queueSteps: a full cache or a queue alone is no fault.
 var (
 	ttftSteps = []step{{threshold: catalog.TTFTObjective, level: Critical}}
 	itlSteps  = []step{{threshold: catalog.ITLObjective, level: Critical}}

@@ -34,8 +34,8 @@ type Deployment struct {
 	Models []string
 }
 
-// Resolve completes a deployment with the named dialects and those of the servers that were read. If none of them is a
-// model server's, it adds vLLM's newest. It always adds the dialect of GPU exporters.
+// Resolve completes a deployment with the named dialects and the dialects of the servers that were read. If none of
+// them is a model server's, it adds vLLM's newest. It always adds the dialect of GPU exporters.
 func Resolve(base dialect.Deployment, named []string, seen ...Exposed) (Deployment, error) {
 	d := Deployment{Deployment: base, Edges: map[string][]float64{}}
 	if !includesServer(named, seen) {

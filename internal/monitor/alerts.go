@@ -21,36 +21,33 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// Alerts are sent as Prometheus sends them: every minute while they are active, so that an Alertmanager that was away
-// learns of them, and for a quarter of an hour after their end. If an Alertmanager could not be reached meanwhile,
-// the quarter of an hour begins at the last failure.
+// Alerts are sent as Prometheus sends them: every minute while they are active, so that a restarted Alertmanager learns
+// of them, and for a quarter of an hour after their end or after the last failed delivery.
 const (
-	resend        = time.Minute
-	resendEnded   = 15 * time.Minute
-	awayAtMost    = 24 * time.Hour
-	validFor      = 4 * resend
-	goneFor       = time.Hour   // until an alert ends of whose model no server is known any more
-	keepFiringFor = time.Minute // default
+	resend          = time.Minute
+	resendEnded     = 15 * time.Minute
+	maxAway         = 24 * time.Hour // until an ended alert is given up although deliveries still fail
+	validFor        = 4 * resend
+	endUnknownAfter = time.Hour   // until an alert of a model without servers ends
+	keepFiringFor   = time.Minute // the default of AlertSettings.KeepFiringFor
 )
 
-// An Alerter raises alerts: one for each finding of a model that no other finding explains. Observe is not safe for
-// concurrent use.
+// An Alerter raises an alert for each firing finding that no other finding explains. Observe is not safe for concurrent
+// use.
 type Alerter struct {
-	// Send sends alerts; they are sent again until they end.
-	Send func(...collect.Alert)
-	// Away is the last time when one was not delivered; it may be nil.
-	Away func() time.Time
-	// Incident, which may be nil, finds what a finding is of.
-	Incident FindIncident
+	Send     func(...collect.Alert)
+	Away     func() time.Time // the time of the last failed delivery; may be nil
+	Incident FindIncident     // may be nil
 
-	settings atomic.Pointer[Alerts]
+	settings atomic.Pointer[AlertSettings]
 	active   map[string]*activeAlert
 }
 
-// FindIncident returns the incident with an id, or nil.
+// FindIncident returns the incident with an ID, or nil.
 type FindIncident func(id string) *view.Summary
 
-func (find FindIncident) of(id string) *view.Summary {
+// byID returns the incident with an ID. It returns nil for "" and for a nil FindIncident.
+func (find FindIncident) byID(id string) *view.Summary {
 	if find == nil || id == "" {
 		return nil
 	}
@@ -59,27 +56,27 @@ func (find FindIncident) of(id string) *view.Summary {
 
 type activeAlert struct {
 	collect.Alert
-	found      time.Time // first
-	waits      bool      // it may be over before somebody looks, and nobody was told of it
-	seen, sent time.Time
-	ended      time.Time // zero while ongoing
-	gateway    bool      // only a gateway sees it
+	firstFound, lastFound time.Time
+	unnotified            bool // within its hold duration: not sent yet
+	sent                  time.Time
+	ended                 time.Time // zero while it lasts
+	gatewayScope          bool      // only a gateway shows it
 }
 
-// SetAlerts sets how findings become alerts, from the next evaluation on.
-func (a *Alerter) SetAlerts(s Alerts) { a.settings.Store(&s) }
+// SetSettings sets how findings become alerts, from the next evaluation on.
+func (a *Alerter) SetSettings(s AlertSettings) { a.settings.Store(&s) }
 
-// Alerts are the settings that hold.
-func (a *Alerter) Alerts() Alerts {
+// Settings returns the present settings.
+func (a *Alerter) Settings() AlertSettings {
 	if s := a.settings.Load(); s != nil {
 		return *s
 	}
-	return Alerts{}
+	return AlertSettings{}
 }
 
-// Rank returns the rank of a severity by its configured name; the worst has the highest. Unknown severities, which
-// users' rules may have, are unordered, and their rank is negative.
-func (a Alerts) Rank(severity string) int {
+// Rank returns the rank of a severity by its configured name; the worst has the highest. Other severities, which users'
+// rules may have, have a negative rank.
+func (a AlertSettings) Rank(severity string) int {
 	for _, s := range []catalog.Severity{catalog.Page, catalog.Ticket, catalog.Info} {
 		if severity == cmp.Or(a.Severities[s.String()], s.String()) {
 			return int(s)
@@ -88,13 +85,13 @@ func (a Alerts) Rank(severity string) int {
 	return -1
 }
 
-// Restore takes up alerts that went on when the monitor ended: they go on until their models are judged, also
-// where the samples that they rest on are lost. It is called before the first evaluation.
+// Restore continues the alerts that were active when the monitor ended. They stay active until their models are judged,
+// even if their samples are lost. It is called before the first evaluation.
 func (a *Alerter) Restore(alerts []collect.Alert, now time.Time) {
 	a.active = map[string]*activeAlert{}
 	for _, al := range alerts {
-		if al.Labels["pathology"] != "" { // otherwise it is the alert of a rule, or of the watchdog
-			a.active[alertKey(al.Labels)] = &activeAlert{Alert: al, found: al.Began, seen: now}
+		if al.Labels["pathology"] != "" { // not the alert of a rule or of the watchdog
+			a.active[alertKey(al.Labels)] = &activeAlert{Alert: al, firstFound: al.Began, lastFound: now}
 		}
 	}
 }
@@ -104,37 +101,19 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 	if a.active == nil {
 		a.active = map[string]*activeAlert{}
 	}
-	d := &e.Diagnosis
-	known := map[[3]string]bool{}
 	if e.Err == nil {
-		a.fireAll(d, e.At)
-		known = listJudged(d)
+		a.raiseAlerts(&e.Diagnosis, e.At)
 	}
-	hold := cmp.Or(time.Duration(a.Alerts().KeepFiringFor), keepFiringFor)
-	var out []collect.Alert
-	// An alert about a gateway stays active until the gateway is read again, or is gone.
-	unread := slices.ContainsFunc(d.Targets, func(t diagnose.Target) bool {
-		return !t.Serves() && t.Life == identity.LifeLost
-	})
+	a.endAlerts(e)
 	var away time.Time
 	if a.Away != nil {
 		away = a.Away()
 	}
+	var out []collect.Alert
 	for key, al := range a.active {
-		if al.waits {
-			if e.At.Sub(al.seen) >= hold {
-				delete(a.active, key)
-			}
-			continue
-		}
-		judged, there := known[placeOf(al.Labels)]
-		unseen := e.At.Sub(al.seen)
-		over := judged && !(al.gateway && unread) && unseen >= hold || !there && e.Err == nil && unseen >= goneFor
-		if over {
-			al.end(e.At)
-		}
 		switch {
-		case al.wasTold(e.At, away):
+		case al.unnotified:
+		case al.isDelivered(e.At, away):
 			delete(a.active, key)
 		case e.At.Sub(al.sent) >= resend:
 			al.sent, al.Ends = e.At, al.ended
@@ -148,61 +127,87 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 	a.Send(out...)
 }
 
-// fireAll raises the alerts of a diagnosis.
-func (a *Alerter) fireAll(d *diagnose.Diagnosis, at time.Time) {
+// endAlerts ends the alerts that have not been found for the keep-firing time on a model that was judged, or for
+// endUnknownAfter on a model without servers. An alert that was never sent is forgotten.
+func (a *Alerter) endAlerts(e *Evaluation) {
+	var places map[place]bool
+	if e.Err == nil {
+		places = judgedPlaces(&e.Diagnosis)
+	}
+	// An alert about a gateway stays active until the gateway is read again, or is gone.
+	gatewayLost := slices.ContainsFunc(e.Diagnosis.Targets, func(t diagnose.Target) bool {
+		return !t.Serves() && t.Life == identity.LifeLost
+	})
+	keepFor := cmp.Or(time.Duration(a.Settings().KeepFiringFor), keepFiringFor)
+	for key, al := range a.active {
+		absentFor := e.At.Sub(al.lastFound)
+		judged, exists := places[placeOf(al.Labels)]
+		switch {
+		case al.unnotified && absentFor >= keepFor:
+			delete(a.active, key)
+		case al.unnotified:
+		case judged && !(al.gatewayScope && gatewayLost) && absentFor >= keepFor,
+			!exists && e.Err == nil && absentFor >= endUnknownAfter:
+			al.end(e.At)
+		}
+	}
+}
+
+// raiseAlerts raises or continues the alerts of a diagnosis.
+func (a *Alerter) raiseAlerts(d *diagnose.Diagnosis, at time.Time) {
 	for i := range d.Findings {
 		if f := &d.Findings[i]; f.Status == diagnose.Firing && f.InhibitedBy == "" && !f.Note {
 			for _, prefix := range alertPrefixes(d, f) {
-				a.fires(d, f, prefix+f.Pathology.Alert, at)
+				a.raiseAlert(d, f, prefix+f.Pathology.Alert, at)
 			}
 		}
 	}
 }
 
-// end ends an alert that goes on.
+// end ends an alert that has not ended. It is sent at once.
 func (al *activeAlert) end(at time.Time) {
 	if al.ended.IsZero() {
 		al.ended, al.sent = at, time.Time{}
 	}
 }
 
-// wasTold reports whether the alert's end was sent for long enough since receivers were away last.
-func (al *activeAlert) wasTold(at, away time.Time) bool {
+// isDelivered reports whether the alert's end was sent for resendEnded after the last failed delivery.
+func (al *activeAlert) isDelivered(at, away time.Time) bool {
 	ago := at.Sub(al.ended)
-	return !al.ended.IsZero() && ago > resendEnded && (at.Sub(away) > resendEnded || ago > awayAtMost)
+	return !al.ended.IsZero() && ago > resendEnded && (at.Sub(away) > resendEnded || ago > maxAway)
 }
 
-// listJudged lists the models that a diagnosis could judge. A fault that it did not find on them is absent. A finding
-// without a model belongs to the worst model.
-func listJudged(d *diagnose.Diagnosis) map[[3]string]bool {
-	out, labels := map[[3]string]bool{}, map[string]map[string]string{} // of targets
+// A place identifies a model: cluster, namespace and name. The zero place stands for findings without a model.
+type place [3]string
+
+// judgedPlaces returns the models of a diagnosis. The value says whether the model was judged: an alert that is not
+// found there is over. Findings without a model are judged with the worst model.
+func judgedPlaces(d *diagnose.Diagnosis) map[place]bool {
+	out, labels := map[place]bool{}, map[string]map[string]string{} // labels by target
 	for i := range d.Targets {
 		labels[d.Targets[i].Name] = d.Targets[i].Labels
 	}
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		known := v.Status != diagnose.Unknown && v.Status != diagnose.Pending
+		judged := v.Status != diagnose.Unknown && v.Status != diagnose.Pending
 		if i == 0 {
-			out[[3]string{}] = known
+			out[place{}] = judged
 		}
-		all := d.Labels(v.Model, v.All)
+		common := d.Labels(v.Model, v.All)
 		for _, name := range v.All {
-			l := all // of a server that never answered, which has no model of its own
-			if own := labels[name]; own["model_name"] != "" || all["model_name"] == "" {
-				l = own
+			l := labels[name]
+			if l["model_name"] == "" && common["model_name"] != "" { // the server has never answered
+				l = common
 			}
-			out[placeOf(l)] = known
+			out[placeOf(l)] = judged
 		}
 	}
 	return out
 }
 
-// placeOf tells models of one name apart.
-func placeOf(l map[string]string) [3]string {
-	return [3]string{l["cluster"], l["namespace"], l["model_name"]}
-}
+func placeOf(l map[string]string) place { return place{l["cluster"], l["namespace"], l["model_name"]} }
 
-// alertPrefixes are what the names of a finding's alerts begin with: one for each engine that it is found on.
+// alertPrefixes returns the prefixes of a finding's alert names: one for each engine that it was found on.
 func alertPrefixes(d *diagnose.Diagnosis, f *diagnose.Finding) []string {
 	return dialect.AlertPrefixes(f.Pathology.Scope(), func(id engine.ID) bool {
 		return slices.ContainsFunc(d.Targets, func(t diagnose.Target) bool {
@@ -211,23 +216,23 @@ func alertPrefixes(d *diagnose.Diagnosis, f *diagnose.Finding) []string {
 	})
 }
 
-// fires raises an alert of a finding.
-func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, name string, at time.Time) {
-	l := a.labels(d, f, name)
-	of := a.Incident.of(f.Incident)
+// raiseAlert raises or continues an alert of a finding.
+func (a *Alerter) raiseAlert(d *diagnose.Diagnosis, f *diagnose.Finding, name string, at time.Time) {
+	l := a.labelsOf(d, f, name)
+	incident := a.Incident.byID(f.Incident)
 	key := alertKey(l)
 	al := a.active[key]
 	if al == nil || !al.ended.IsZero() {
-		al = &activeAlert{Alert: collect.Alert{Labels: l, Began: f.Since, Path: "/"}, found: at, waits: true}
+		al = &activeAlert{Alert: collect.Alert{Labels: l, Began: f.Since, Path: "/"}, firstFound: at, unnotified: true}
 		a.active[key] = al
 	}
-	al.seen, al.gateway = at, f.Pathology.Scope() == indicator.Gateway
-	al.waits = al.waits && at.Sub(al.found) < notifyAfter(d, f)
-	text, was := describe(f, of), al.Annotations["description"]
-	if of != nil {
-		al.Path = "/incident/" + of.ID
-		if !al.Began.Equal(f.Since) || lastLine(text) != lastLine(was) {
-			al.Began, al.sent = f.Since, time.Time{} // as the incident says, from now on
+	al.lastFound, al.gatewayScope = at, f.Pathology.Scope() == indicator.Gateway
+	al.unnotified = al.unnotified && at.Sub(al.firstFound) < notifyAfter(d, f)
+	text := describeFinding(f, incident)
+	if incident != nil {
+		al.Path = "/incident/" + incident.ID
+		if !al.Began.Equal(f.Since) || adviceLine(text) != adviceLine(al.Annotations["description"]) {
+			al.Began, al.sent = f.Since, time.Time{} // send the change at once
 		}
 	}
 	al.Annotations = map[string]string{"summary": f.Summary,
@@ -237,12 +242,11 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, name string,
 	}
 }
 
-// alertKey identifies an alert by its labels.
-func alertKey(l map[string]string) string { return fmt.Sprint(l) } // which is sorted
+// alertKey identifies an alert by its labels. Sprint sorts them.
+func alertKey(l map[string]string) string { return fmt.Sprint(l) }
 
-// notifyAfter is for how long a finding must go on before people are told: a ticket as long as its
-// alert rule waits; a page, where the rule waits at all, until it is in the next scrape too: a
-// burst, or a second in which the machine stood still, may do it for a moment.
+// notifyAfter returns the hold duration of a finding, until people are notified. A ticket has the hold duration of its
+// alert rule. A page has one scrape interval, if its rule has any: a burst or a frozen machine may last one scrape.
 func notifyAfter(d *diagnose.Diagnosis, f *diagnose.Finding) time.Duration {
 	if f.Severity < catalog.Page {
 		return f.Wait
@@ -250,25 +254,25 @@ func notifyAfter(d *diagnose.Diagnosis, f *diagnose.Finding) time.Duration {
 	return min(f.Wait, d.Interval)
 }
 
-// labels identify an alert: they stay while its fault goes on and is as bad. The severity is
-// the finding's, which is lower than the pathology's while the objectives are known to hold.
-func (a *Alerter) labels(d *diagnose.Diagnosis, f *diagnose.Finding, name string) map[string]string {
+// labelsOf returns the labels of a finding's alert. They identify it, and do not change while the severity is the same.
+// The severity is the finding's: it is lower than the pathology's while the objectives are met.
+func (a *Alerter) labelsOf(d *diagnose.Diagnosis, f *diagnose.Finding, name string) map[string]string {
 	l := map[string]string{"pathology": f.Pathology.ID}
-	maps.Copy(l, a.Alerts().labels(name, f.Severity))
+	maps.Copy(l, a.Settings().baseLabels(name, f.Severity))
 	maps.Copy(l, d.Labels(f.Model, f.Targets))
 	return l
 }
 
-// labels returns the labels of an alert with a name and a severity.
-func (a Alerts) labels(name string, s catalog.Severity) map[string]string {
+// baseLabels returns the labels of any alert with a name and a severity.
+func (a AlertSettings) baseLabels(name string, s catalog.Severity) map[string]string {
 	l := map[string]string{"alertname": name, "severity": cmp.Or(a.Severities[s.String()], s.String())}
 	maps.Copy(l, a.Labels)
 	return l
 }
 
-// describe writes two lines: whom the incident hurts and how it came about, and what to do first. The notification
-// adds a link.
-func describe(f *diagnose.Finding, of *view.Summary) string {
+// describeFinding writes two lines: the impact, the chain and the servers; and what to do first. The notification adds
+// a link. incident may be nil.
+func describeFinding(f *diagnose.Finding, incident *view.Summary) string {
 	var lines []string
 	if n := len(f.Targets); n > 0 {
 		where := strings.Join(f.Targets[:min(n, 3)], ", ")
@@ -276,11 +280,11 @@ func describe(f *diagnose.Finding, of *view.Summary) string {
 			where = fmt.Sprintf("%d of %d servers: %s", n, f.Servers, where)
 		}
 		where = "On " + where
-		if how := f.Links(); how != "" {
-			where = how + ". " + where
+		if chain := f.Links(); chain != "" {
+			where = chain + ". " + where
 		}
-		if of != nil && of.Impact != nil {
-			where = of.Impact.Text + ". " + where
+		if incident != nil && incident.Impact != nil {
+			where = incident.Impact.Text + ". " + where
 		}
 		lines = append(lines, where+".")
 	}
@@ -290,7 +294,7 @@ func describe(f *diagnose.Finding, of *view.Summary) string {
 	return strings.Join(lines, "\n")
 }
 
-// firstFix is what to do first about a finding: "Now: Cap this model at 48 requests in flight." It is empty where
+// firstFix returns what to do first about a finding: "Now: Cap this model at 48 requests in flight." It returns "" if
 // nothing is advised.
 func firstFix(f *diagnose.Finding) string {
 	if heads := catalog.Heads(f.Fixes); len(heads) > 0 && heads[0] != catalog.Else {
@@ -299,21 +303,20 @@ func firstFix(f *diagnose.Finding) string {
 	return ""
 }
 
-// lastLine is what an alert says to do.
-func lastLine(description string) string {
+// adviceLine returns the last line of an alert's description: what to do first.
+func adviceLine(description string) string {
 	return description[strings.LastIndexByte(description, '\n')+1:]
 }
 
-// Samples are an evaluation as samples: sixty_finding for what fires or is pending, and
-// sixty_verdict for each model, for those who keep them and for pages that show many
-// monitors at once.
+// Samples returns an evaluation as samples, for storage and for dashboards of many monitors: sixty_finding for each
+// firing or pending finding, and sixty_verdict for each model. The value is the confidence.
 func (e *Evaluation) Samples() (out []collect.Sample) {
 	if e.Err != nil {
 		return nil
 	}
 	d, seen := &e.Diagnosis, map[string]bool{}
-	add := func(l map[string]string, of string, targets []string, value float64) {
-		maps.Copy(l, d.Labels(of, targets))
+	add := func(l map[string]string, modelName string, targets []string, value float64) {
+		maps.Copy(l, d.Labels(modelName, targets))
 		for _, t := range d.Targets {
 			if len(targets) == 1 && t.Name == targets[0] {
 				l["instance"] = t.Labels["instance"]

@@ -33,16 +33,18 @@ func TestAlertsHaveTheFindingsSeverity(t *testing.T) {
 			ends[al.Labels["severity"]] = al.Ends
 		}
 	}}
-	a.SetAlerts(Alerts{Severities: map[string]string{"page": "critical"}})
+	a.SetSettings(AlertSettings{Severities: map[string]string{"page": "critical"}})
 	at := time.Now()
 	for _, step := range []struct {
 		severity catalog.Severity
 		want     string
 	}{{catalog.Ticket, "ticket"}, {catalog.Page, "critical"}, {catalog.Ticket, "ticket"}} {
 		d := diagnose.Diagnosis{
-			Targets:  []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "llama"}}},
+			Targets: []diagnose.Target{{Name: "a:1", Labels: map[string]string{
+				"instance": "a:1", "model_name": "llama"}}},
 			Verdicts: []diagnose.Verdict{{ID: slow.ID, Status: diagnose.Firing, Model: "llama", All: []string{"a:1"}}},
-			Findings: []diagnose.Finding{{Pathology: slow, Model: "llama", Status: diagnose.Firing, Severity: step.severity, Targets: []string{"a:1"}, Since: at}},
+			Findings: []diagnose.Finding{{Pathology: slow, Model: "llama", Status: diagnose.Firing,
+				Severity: step.severity, Targets: []string{"a:1"}, Since: at}},
 		}
 		for range 8 { // for longer than what is no longer found is kept firing
 			at = at.Add(15 * time.Second)
@@ -70,9 +72,13 @@ func TestOneFaultHasOneTime(t *testing.T) {
 	var record *incident.Record
 	of := func(string) *view.Summary { return &record.Summary }
 	e := &Evaluation{At: at, Diagnosis: diagnose.Diagnosis{
-		At: at, Status: diagnose.Firing, Targets: []diagnose.Target{{Name: "a:1", Dialect: dialect.Dialect{Engine: dialect.VLLM}, Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
-		Verdicts: []diagnose.Verdict{{ID: slow.ID, Status: diagnose.Firing, Model: "m", All: []string{"a:1"}, Since: found}},
-		Findings: []diagnose.Finding{{Pathology: slow, Model: "m", Status: diagnose.Firing, Severity: catalog.Page, Targets: []string{"a:1"}, Since: began}},
+		At: at, Status: diagnose.Firing, Targets: []diagnose.Target{
+			{Name: "a:1", Dialect: dialect.Dialect{Engine: dialect.VLLM},
+				Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
+		Verdicts: []diagnose.Verdict{{ID: slow.ID, Status: diagnose.Firing, Model: "m", All: []string{"a:1"},
+			Since: found}},
+		Findings: []diagnose.Finding{{Pathology: slow, Model: "m", Status: diagnose.Firing, Severity: catalog.Page,
+			Targets: []string{"a:1"}, Since: began}},
 	}}
 	record = tracker.Observe(&e.Diagnosis)[0].Record
 	e.Diagnosis.Findings[0].Since = found
@@ -82,18 +88,20 @@ func TestOneFaultHasOneTime(t *testing.T) {
 	a := &Alerter{Incident: of, Send: func(list ...collect.Alert) { told = list[0].Began }}
 	a.Observe(t.Context(), e)
 	m := newModel(&e.Diagnosis, &e.Diagnosis.Verdicts[0], of)
-	for who, since := range map[string]*time.Time{"verdict": m.Verdict.Since, "replica": m.Replicas[0].Since, "alert": &told} {
+	for who, since := range map[string]*time.Time{"verdict": m.Verdict.Since, "replica": m.Replicas[0].Since,
+		"alert": &told} {
 		if since == nil || !since.Equal(began) {
 			t.Errorf("%s: since %v, want %s", who, since, began)
 		}
 	}
 }
 
-// TestAnAlertKeepsTheNameOfItsIncident: while an incident keeps the name of a cause, a symptom that leads for a while is
-// no other alert; when the incident is called by it, it is. An alert began when what it is called by did, by the
+// TestAnAlertKeepsTheNameOfItsIncident: while an incident keeps the name of a cause, a symptom that leads for a while
+// is no other alert; when the incident is called by it, it is. An alert began when what it is called by did, by the
 // incident's word: a server that dies while it thrashes is down since it died.
 func TestAnAlertKeepsTheNameOfItsIncident(t *testing.T) {
-	cause := &catalog.Pathology{ID: "thrashing", Alert: "Thrashing", Severity: catalog.Page, Explains: []string{"queue"}}
+	cause := &catalog.Pathology{ID: "thrashing", Alert: "Thrashing", Severity: catalog.Page,
+		Explains: []string{"queue"}}
 	symptom := &catalog.Pathology{ID: "queue", Alert: "Queue", Severity: catalog.Page}
 	at := time.Now().UTC()
 	began := at.Add(-time.Minute)
@@ -118,11 +126,13 @@ func TestAnAlertKeepsTheNameOfItsIncident(t *testing.T) {
 		{symptom, cause, 4 * time.Minute, "queue"},
 	} {
 		finding := func(p *catalog.Pathology, status diagnose.Status) diagnose.Finding {
-			return diagnose.Finding{Pathology: p, Model: "m", Status: status, Severity: catalog.Page, Targets: []string{"a:1"}, Since: since[p.ID]}
+			return diagnose.Finding{Pathology: p, Model: "m", Status: status, Severity: catalog.Page,
+				Targets: []string{"a:1"}, Since: since[p.ID]}
 		}
 		for range step.lasts / (15 * time.Second) {
 			at = at.Add(15 * time.Second)
-			a.Observe(t.Context(), judged.evaluate(at, finding(step.found, diagnose.Firing), finding(step.ruledOut, diagnose.OK)))
+			a.Observe(t.Context(), judged.evaluate(at, finding(step.found, diagnose.Firing),
+				finding(step.ruledOut, diagnose.OK)))
 		}
 		var on []string
 		for id, end := range ends {
@@ -152,12 +162,14 @@ func (r *records) find(id string) *view.Summary { return &r.byID[id].Summary }
 func (r *records) evaluate(at time.Time, findings ...diagnose.Finding) *Evaluation {
 	d := diagnose.Diagnosis{
 		At: at, Status: diagnose.OK, Findings: findings,
-		Targets:  []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
-		Verdicts: []diagnose.Verdict{{ID: diagnose.Healthy, Status: diagnose.OK, Model: "m", Targets: []string{"a:1"}, All: []string{"a:1"}}},
+		Targets: []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
+		Verdicts: []diagnose.Verdict{{ID: diagnose.Healthy, Status: diagnose.OK, Model: "m", Targets: []string{"a:1"},
+			All: []string{"a:1"}}},
 	}
 	if len(findings) > 0 && findings[0].Status == diagnose.Firing {
 		v := &d.Verdicts[0]
-		v.ID, v.Status, v.Severity, v.Since = findings[0].Pathology.ID, diagnose.Firing, findings[0].Severity, findings[0].Since
+		v.ID, v.Status, v.Severity, v.Since = findings[0].Pathology.ID, diagnose.Firing, findings[0].Severity,
+			findings[0].Since
 		d.Status = diagnose.Firing
 	}
 	d.Verdict = d.Verdicts[0]
@@ -168,9 +180,9 @@ func (r *records) evaluate(at time.Time, findings ...diagnose.Finding) *Evaluati
 	return &Evaluation{At: at, Diagnosis: d}
 }
 
-// TestWhatACauseExplainsIsNoPage: what a cause explained is found for a while when the cause has ended, until its window is
-// past that. The alert of the cause goes on meanwhile, and people are told of nothing new, also by a monitor that was started
-// again. What the cause does not explain has its own.
+// TestWhatACauseExplainsIsNoPage: what a cause explained is found for a while when the cause has ended, until its
+// window is past that. The alert of the cause goes on meanwhile, and people are told of nothing new, also by a monitor
+// that was started again. What the cause does not explain has its own.
 func TestWhatACauseExplainsIsNoPage(t *testing.T) {
 	cause := &catalog.Pathology{ID: "down", Alert: "Down", Severity: catalog.Page, Explains: []string{"hung"}}
 	symptom := &catalog.Pathology{ID: "hung", Alert: "Hung", Severity: catalog.Page}
@@ -189,7 +201,8 @@ func TestWhatACauseExplainsIsNoPage(t *testing.T) {
 		at := time.Now().UTC()
 		began := at.Add(-time.Minute)
 		finding := func(p *catalog.Pathology, by string) diagnose.Finding {
-			return diagnose.Finding{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: p.Severity, Targets: []string{"a:1"}, Since: began, InhibitedBy: by}
+			return diagnose.Finding{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: p.Severity,
+				Targets: []string{"a:1"}, Since: began, InhibitedBy: by}
 		}
 		see := func(findings ...diagnose.Finding) {
 			a.Observe(t.Context(), judged.evaluate(at, findings...))
@@ -217,7 +230,8 @@ func TestWhatACauseExplainsIsNoPage(t *testing.T) {
 			see()
 		}
 		if got := slices.Sorted(maps.Keys(told)); !slices.Equal(got, tt.want) {
-			t.Errorf("%s is found after the end, restarted: %t: told of %q, want %q", tt.rest.ID, tt.restarts, got, tt.want)
+			t.Errorf("%s is found after the end, restarted: %t: told of %q, want %q", tt.rest.ID, tt.restarts, got,
+				tt.want)
 		}
 	}
 }
@@ -246,7 +260,8 @@ func TestModelsOfOneName(t *testing.T) {
 		dead := i > 30 && i < 60
 		for c, cluster := range []string{"a", "b"} {
 			for r := range 3 {
-				target := embedded.Target{Instance: fmt.Sprintf("10.0.0.%d:8000", r), Job: "vllm", Labels: map[string]string{"cluster": cluster, "namespace": "prod"}}
+				target := embedded.Target{Instance: fmt.Sprintf("10.0.0.%d:8000", r), Job: "vllm",
+					Labels: map[string]string{"cluster": cluster, "namespace": "prod"}}
 				page := strings.NewReplacer("N", fmt.Sprint(500*i+7*r+c), "R", fmt.Sprint(5*i+r), "B", fmt.Sprintf("%d.%d", 1_700_000_000+100*c+r, 123+c)).Replace(`
 vllm:num_requests_running{model_name="m",engine="0"} 4
 vllm:num_requests_waiting{model_name="m",engine="0"} 0
@@ -267,7 +282,8 @@ process_start_time_seconds B
 		if i < 20 || i%3 > 0 {
 			continue
 		}
-		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: began, Interval: interval, Pathologies: pathologies.All()})
+		d, err := diagnose.Run(t.Context(), store, diagnose.Options{
+			At: at, First: began, Interval: interval, Pathologies: pathologies.All()})
 		must.Succeed(t, err)
 		e := &Evaluation{At: at, Diagnosis: d}
 		a.Observe(t.Context(), e)
@@ -281,8 +297,10 @@ process_start_time_seconds B
 				t.Fatalf("%d models", len(o.Models))
 			}
 			for _, m := range o.Models {
-				if len(m.Replicas) != 3 || m.Model != "m" || m.Namespace != "prod" || partial && m.Verdict.Status == view.Healthy {
-					t.Fatalf("partial: %t, %s in %s on %s has %d replicas, with the verdict %s", partial, m.Model, m.Namespace, m.Cluster, len(m.Replicas), m.Verdict.ID)
+				if len(m.Replicas) != 3 || m.Model != "m" || m.Namespace != "prod" || partial &&
+					m.Verdict.Status == view.Healthy {
+					t.Fatalf("partial: %t, %s in %s on %s has %d replicas, with the verdict %s", partial, m.Model,
+						m.Namespace, m.Cluster, len(m.Replicas), m.Verdict.ID)
 				}
 			}
 		}
@@ -309,12 +327,16 @@ func TestAlertsWait(t *testing.T) {
 		sent := 0
 		a := &Alerter{Send: func(list ...collect.Alert) { sent = len(list) }}
 		for i := 1; sent == 0 && i <= 8; i++ {
-			a.Observe(t.Context(), &Evaluation{At: began.Add(time.Duration(i) * 15 * time.Second), Diagnosis: diagnose.Diagnosis{
-				Interval: 30 * time.Second,
-				Targets:  []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
-				Verdicts: []diagnose.Verdict{{ID: p.ID, Status: diagnose.Firing, Model: "m", All: []string{"a:1"}}},
-				Findings: []diagnose.Finding{{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: tt.severity, Targets: []string{"a:1"}, Since: began, Wait: p.For}},
-			}})
+			a.Observe(t.Context(), &Evaluation{At: began.Add(time.Duration(i) * 15 * time.Second),
+				Diagnosis: diagnose.Diagnosis{
+					Interval: 30 * time.Second,
+					Targets: []diagnose.Target{{Name: "a:1",
+						Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
+					Verdicts: []diagnose.Verdict{{ID: p.ID, Status: diagnose.Firing, Model: "m", All: []string{"a:1"}}},
+					Findings: []diagnose.Finding{{Pathology: p, Model: "m", Status: diagnose.Firing,
+						Severity: tt.severity,
+						Targets:  []string{"a:1"}, Since: began, Wait: p.For}},
+				}})
 			if sent > 0 && i != tt.want {
 				t.Errorf("a %s is sent after %d evaluations, want %d", tt.severity, i, tt.want)
 			}
@@ -329,12 +351,17 @@ func TestAlertsWait(t *testing.T) {
 // and vLLM where nobody knows.
 func TestAnAlertIsNamedAfterWhatItIsAbout(t *testing.T) {
 	target := func(name string, id engine.ID) diagnose.Target {
-		return diagnose.Target{Name: name, Dialect: dialect.Dialect{Engine: id}, Labels: map[string]string{"instance": name, "model_name": "m"}}
+		return diagnose.Target{Name: name, Dialect: dialect.Dialect{Engine: id},
+			Labels: map[string]string{"instance": name, "model_name": "m"}}
 	}
-	all := []diagnose.Target{target("v:1", dialect.VLLM), target("s:1", dialect.SGLang), target("t:1", "trtllm"), target("g:1", dialect.Gateway), target("gpu:1", dialect.DCGM)}
-	server := &catalog.Pathology{ID: "slow-decode", Alert: "SlowDecode", Severity: catalog.Page, When: catalog.Above(indicator.ITLP95, &catalog.Threshold{})}
-	gateway := &catalog.Pathology{ID: "gateway-errors", Alert: "Errors", Severity: catalog.Page, When: catalog.Above(indicator.GatewayHeld, &catalog.Threshold{})}
-	gpu := &catalog.Pathology{ID: "gpu-hardware-errors", Alert: "HardwareErrors", Severity: catalog.Page, When: catalog.Above(indicator.GPUUtil, &catalog.Threshold{})}
+	all := []diagnose.Target{target("v:1", dialect.VLLM), target("s:1", dialect.SGLang), target("t:1", "trtllm"),
+		target("g:1", dialect.Gateway), target("gpu:1", dialect.DCGM)}
+	server := &catalog.Pathology{ID: "slow-decode", Alert: "SlowDecode", Severity: catalog.Page,
+		When: catalog.Above(indicator.ITLP95, &catalog.Threshold{})}
+	gateway := &catalog.Pathology{ID: "gateway-errors", Alert: "Errors", Severity: catalog.Page,
+		When: catalog.Above(indicator.GatewayHeld, &catalog.Threshold{})}
+	gpu := &catalog.Pathology{ID: "gpu-hardware-errors", Alert: "HardwareErrors", Severity: catalog.Page,
+		When: catalog.Above(indicator.GPUUtil, &catalog.Threshold{})}
 	for _, tt := range []struct {
 		of   *catalog.Pathology
 		on   []string
@@ -360,7 +387,8 @@ func TestAnAlertIsNamedAfterWhatItIsAbout(t *testing.T) {
 		d := diagnose.Diagnosis{
 			Targets:  all,
 			Verdicts: []diagnose.Verdict{{ID: tt.of.ID, Status: diagnose.Firing, Model: "m", All: []string{"v:1"}}},
-			Findings: []diagnose.Finding{{Pathology: tt.of, Model: "m", Status: diagnose.Firing, Severity: catalog.Page, Targets: tt.on}},
+			Findings: []diagnose.Finding{{Pathology: tt.of, Model: "m", Status: diagnose.Firing, Severity: catalog.Page,
+				Targets: tt.on}},
 		}
 		for i := range 4 {
 			a.Observe(t.Context(), &Evaluation{At: time.Date(2026, 5, 1, 12, 0, 15*i, 0, time.UTC), Diagnosis: d})
@@ -380,9 +408,10 @@ func TestAlertsOutliveTheMonitor(t *testing.T) {
 		verdicts []diagnose.Verdict
 		goesOn   time.Duration
 	}{
-		"unknown": {[]diagnose.Verdict{{Status: diagnose.Unknown, Model: "llama", All: []string{"a:1"}}}, 90 * time.Minute},
-		"well":    {[]diagnose.Verdict{{Status: diagnose.OK, Model: "llama", All: []string{"a:1"}}}, time.Minute},
-		"gone":    {nil, time.Hour},
+		"unknown": {[]diagnose.Verdict{{Status: diagnose.Unknown, Model: "llama", All: []string{"a:1"}}},
+			90 * time.Minute},
+		"well": {[]diagnose.Verdict{{Status: diagnose.OK, Model: "llama", All: []string{"a:1"}}}, time.Minute},
+		"gone": {nil, time.Hour},
 	} {
 		var last collect.Alert
 		a := &Alerter{Send: func(list ...collect.Alert) {
@@ -390,8 +419,11 @@ func TestAlertsOutliveTheMonitor(t *testing.T) {
 				last = al
 			}
 		}}
-		a.Restore([]collect.Alert{{Labels: map[string]string{"alertname": "VLLMTargetDown", "pathology": "target-down", "severity": "page", "model_name": "llama"}, Began: began, Path: "/incident/1"}}, at)
-		d := diagnose.Diagnosis{Targets: []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "llama"}}}, Verdicts: tt.verdicts}
+		a.Restore([]collect.Alert{{Labels: map[string]string{
+			"alertname": "VLLMTargetDown", "pathology": "target-down", "severity": "page", "model_name": "llama"},
+			Began: began, Path: "/incident/1"}}, at)
+		d := diagnose.Diagnosis{Targets: []diagnose.Target{
+			{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "llama"}}}, Verdicts: tt.verdicts}
 		wentOn := time.Duration(0)
 		for now := at; now.Sub(at) <= 90*time.Minute; now = now.Add(15 * time.Second) {
 			a.Observe(t.Context(), &Evaluation{At: now, Diagnosis: d})
@@ -400,7 +432,8 @@ func TestAlertsOutliveTheMonitor(t *testing.T) {
 			}
 		}
 		if !last.Began.Equal(began) || wentOn < tt.goesOn-time.Minute || wentOn > tt.goesOn {
-			t.Errorf("%s: the alert of %s went on for %s, want that of %s for %s", name, last.Began, wentOn, began, tt.goesOn)
+			t.Errorf("%s: the alert of %s went on for %s, want that of %s for %s", name, last.Began, wentOn, began,
+				tt.goesOn)
 		}
 	}
 }

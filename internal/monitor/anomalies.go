@@ -17,17 +17,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// maxAnomalies bounds those that are shown, with those that are over.
+// maxAnomalies bounds the anomalies that are shown, present and past.
 const maxAnomalies = 50
 
-// AnomalySettings switch the plain detector of package anomaly on: true, or numbers of its own.
+// AnomalySettings switch the detector of package anomaly on. In YAML they are true, false, or a mapping of numbers.
 type AnomalySettings struct {
 	On             bool `yaml:"-"`
 	anomaly.Limits `yaml:",inline"`
-	Notify         string `yaml:"notify"` // page or ticket: the severity of the alerts that people get; "": none
+	Notify         string `yaml:"notify"` // page or ticket: severity of the alerts; "" for no alerts
 }
 
-// UnmarshalYAML reads true, false, or a mapping, which switches it on.
+// UnmarshalYAML reads a bool, or a mapping, which switches the detector on.
 func (s *AnomalySettings) UnmarshalYAML(unmarshal func(any) error) error {
 	if unmarshal(&s.On) == nil {
 		return nil
@@ -37,7 +37,7 @@ func (s *AnomalySettings) UnmarshalYAML(unmarshal func(any) error) error {
 	return unmarshal((*plain)(s))
 }
 
-func (s *AnomalySettings) check() error {
+func (s *AnomalySettings) validate() error {
 	if s.Notify != "" && s.Notify != catalog.Page.String() && s.Notify != catalog.Ticket.String() {
 		return hint.With(fmt.Errorf("sixty.anomalies.notify: %q is not a severity that people are told of", s.Notify),
 			"write page or ticket")
@@ -48,22 +48,22 @@ func (s *AnomalySettings) check() error {
 	return nil
 }
 
-// Anomalies are what the plain detector of package anomaly finds in the evaluations, where it
-// is switched on. Observe is not safe for concurrent use, the others are.
+// Anomalies runs the detector of package anomaly on the evaluations while it is switched on. SetSettings and Latest are
+// safe for concurrent use.
 type Anomalies struct {
 	Catalogue []*catalog.Pathology
-	Send      func(...collect.Alert) // to people, where the settings say so
-	Alerts    func() Alerts          // what these have in common with others
+	Send      func(...collect.Alert) // called if AnomalySettings.Notify is set
+	Settings  func() AlertSettings   // for labels and severities of the alerts
 
 	settings atomic.Pointer[AnomalySettings]
-	used     AnomalySettings // by the watcher
+	current  AnomalySettings // by the watcher
 	watcher  *anomaly.Watcher
 	samples  []collect.Sample
 	latest   atomic.Pointer[[]view.Anomaly]
 }
 
-// Switch sets what it does, from the next evaluation on.
-func (a *Anomalies) Switch(s AnomalySettings) { a.settings.Store(&s) }
+// SetSettings replaces the settings, from the next evaluation on.
+func (a *Anomalies) SetSettings(s AnomalySettings) { a.settings.Store(&s) }
 
 // Observe takes the next evaluation.
 func (a *Anomalies) Observe(_ context.Context, e *Evaluation) {
@@ -76,10 +76,10 @@ func (a *Anomalies) Observe(_ context.Context, e *Evaluation) {
 	if e.Err != nil {
 		return
 	}
-	if a.watcher == nil || a.used.Limits != set.Limits {
+	if a.watcher == nil || a.current.Limits != set.Limits {
 		a.watcher = &anomaly.Watcher{Catalogue: a.Catalogue, Limits: set.Limits}
 	}
-	a.used = *set
+	a.current = *set
 	out, told := []view.Anomaly{}, []collect.Alert(nil)
 	known := a.Latest()
 	for _, f := range a.watcher.Observe(&e.Diagnosis) {
@@ -97,7 +97,7 @@ func (a *Anomalies) Observe(_ context.Context, e *Evaluation) {
 		a.samples = append(a.samples,
 			collect.Sample{Labels: labelAnomaly(map[string]string{"__name__": "sixty_anomaly"}, f), Value: value})
 		if set.Notify != "" {
-			told = append(told, a.alert(f, v.At, e.At.Add(validFor)))
+			told = append(told, a.newAlert(f, v.At, e.At.Add(validFor)))
 		}
 	}
 	// Anomalies with a cause first, then the most unusual ones.
@@ -115,16 +115,16 @@ func (a *Anomalies) Observe(_ context.Context, e *Evaluation) {
 	}
 }
 
-// alert is what people are told of one. It ends where it is not sent again.
-func (a *Anomalies) alert(f anomaly.Alert, began, ends time.Time) collect.Alert {
-	severity, _ := catalog.ParseSeverity(a.used.Notify) // checked with the configuration
+// newAlert returns the alert of an anomaly. It ends unless it is sent again.
+func (a *Anomalies) newAlert(f anomaly.Alert, began, ends time.Time) collect.Alert {
+	severity, _ := catalog.ParseSeverity(a.current.Notify) // checked with the configuration
 	return collect.Alert{
-		Labels: labelAnomaly(a.Alerts().labels("SixtyAnomaly", severity), f), Began: began, Ends: ends, Path: "/",
+		Labels: labelAnomaly(a.Settings().baseLabels("SixtyAnomaly", severity), f), Began: began, Ends: ends, Path: "/",
 		Annotations: map[string]string{"summary": f.Target + ": " + f.Text, "runbook_url": docs.URL + "lab/anomaly.md"},
 	}
 }
 
-// labelAnomaly adds what an anomaly is of.
+// labelAnomaly adds the labels of an anomaly's target, and its metric.
 func labelAnomaly(to map[string]string, f anomaly.Alert) map[string]string {
 	for _, name := range slices.Concat(dialect.UsualInstance, []string{"model_name", "engine"}) {
 		if v := f.Labels[name]; v != "" {
@@ -135,7 +135,8 @@ func labelAnomaly(to map[string]string, f anomaly.Alert) map[string]string {
 	return to
 }
 
-// Samples are the gauges of the last evaluation: standard deviations from the mean, or the correlation of two metrics.
+// Samples returns the anomalies of the last evaluation as samples of sixty_anomaly: standard deviations from the mean,
+// or the correlation of two metrics.
 func (a *Anomalies) Samples() []collect.Sample { return a.samples }
 
 // Latest returns the anomalies of the last evaluation, followed by past anomalies, the latest first. It returns nil if

@@ -31,8 +31,8 @@ const maxConfig = 16 << 20
 // DefaultEvery is the time between two evaluations.
 const DefaultEvery = 15 * time.Second
 
-// A Config is the file of the monitor: Prometheus' own sections, with Prometheus' names
-// and meaning, and one section more, "sixty", for the judgement.
+// A Config is the configuration file of the monitor: the sections of Prometheus, with its names and meaning, and the
+// section "sixty".
 type Config struct {
 	Prometheus *config.Config
 	Sixty      Section
@@ -49,40 +49,40 @@ type Section struct {
 	Thresholds map[string]string `yaml:"thresholds"` // as --set
 	Only       []string          `yaml:"only"`       // as --only
 
-	// Rules was a setting, and is in files that were written for it.
+	// Rules is ignored: old files have it.
 	Rules *bool `yaml:"rules"`
 
-	Alerts    Alerts    `yaml:"alerts"`
-	Receivers Receivers `yaml:"receivers"`
-	Heartbeat string    `yaml:"heartbeat"` // receiver of a heartbeat every minute, and of nothing else
-	Incidents Incidents `yaml:"incidents"`
-	Gateways  []string  `yaml:"gateways"`
+	Alerts    AlertSettings `yaml:"alerts"`
+	Receivers Receivers     `yaml:"receivers"`
+	Heartbeat string        `yaml:"heartbeat"` // the receiver of a heartbeat every minute
+	Incidents Incidents     `yaml:"incidents"`
+	Gateways  []string      `yaml:"gateways"`
 
-	// Access says who may see and do what; nil: everybody who comes in may do everything.
+	// Access says who may see and do what. If nil, every authenticated user may do everything.
 	Access *access.Config `yaml:"access"`
 
 	// Anomalies switch the plain detector of package anomaly on, beside the judgement.
 	Anomalies AnomalySettings `yaml:"anomalies"`
 }
 
-// Alerts configure the alerts that are sent.
-type Alerts struct {
+// AlertSettings configure the alerts that are sent.
+type AlertSettings struct {
 	Labels        map[string]string `yaml:"labels"`          // added to each
 	Severities    map[string]string `yaml:"severities"`      // names for page, ticket and info
-	KeepFiringFor model.Duration    `yaml:"keep_firing_for"` // after it ended
+	KeepFiringFor model.Duration    `yaml:"keep_firing_for"` // after the fault was found last
 }
 
-// Incidents say how long they are kept.
+// Incidents configures the store of incidents.
 type Incidents struct {
 	Retention model.Duration `yaml:"retention"`
 }
 
-// Receivers are told of alerts where there is no Alertmanager. They have Alertmanager's own
-// names and meaning, and Alertmanager's own code reads them.
+// Receivers get alerts without an Alertmanager. Their configuration is Alertmanager's, and Alertmanager's code reads
+// it.
 type Receivers []amconfig.Receiver
 
-// UnmarshalYAML has Alertmanager's own package read each, as the only one of a configuration
-// that sends everything there. Errors name its line.
+// UnmarshalYAML lets Alertmanager's package read each receiver, in a generated configuration of that receiver alone.
+// Errors name the line of the receiver.
 func (rs *Receivers) UnmarshalYAML(list *yaml.Node) error {
 	var nodes []yaml.Node
 	if err := list.Decode(&nodes); err != nil {
@@ -121,19 +121,19 @@ func loadReceiver(r *yaml.Node, name string) (*amconfig.Config, error) {
 	return amconfig.Load(string(text))
 }
 
-// setDirectory makes paths of files in receivers relative to a directory: fields whose names
-// end in _file, and what knows its paths itself.
-func setDirectory(of reflect.Value, dir string) {
+// joinDirectory makes the paths in receivers relative to a directory: those of fields whose names end in _file, and of
+// types that implement DirectorySetter.
+func joinDirectory(of reflect.Value, dir string) {
 	switch of.Kind() {
 	case reflect.Slice:
 		for i := range of.Len() {
-			setDirectory(of.Index(i), dir)
+			joinDirectory(of.Index(i), dir)
 		}
 	case reflect.Pointer:
-		if knows, ok := of.Interface().(promconfig.DirectorySetter); ok {
-			knows.SetDirectory(dir)
+		if setter, ok := of.Interface().(promconfig.DirectorySetter); ok {
+			setter.SetDirectory(dir)
 		} else if !of.IsNil() {
-			setDirectory(of.Elem(), dir)
+			joinDirectory(of.Elem(), dir)
 		}
 	case reflect.Struct:
 		for field, v := range of.Fields() {
@@ -143,13 +143,13 @@ func setDirectory(of reflect.Value, dir string) {
 			case v.Kind() == reflect.String && strings.HasSuffix(name, "_file"):
 				v.SetString(promconfig.JoinDir(dir, v.String()))
 			default:
-				setDirectory(v, dir)
+				joinDirectory(v, dir)
 			}
 		}
 	}
 }
 
-// ownSection is the key of sixty's section; the others are Prometheus'.
+// ownSection is the key of sixty's section. The other sections are Prometheus'.
 const ownSection = "sixty"
 
 // LoadConfig reads and checks a configuration file. Paths in it are relative to the file. If every is not 0, it is
@@ -165,7 +165,7 @@ func LoadConfig(path string, every time.Duration, log *slog.Logger) (*Config, er
 	}
 	dir := filepath.Dir(path)
 	c.Prometheus.SetDirectory(dir)
-	setDirectory(reflect.ValueOf(c.Sixty.Receivers), dir)
+	joinDirectory(reflect.ValueOf(c.Sixty.Receivers), dir)
 	files := []*string{&c.Sixty.Objectives, &c.Sixty.Baseline}
 	if a := c.Sixty.Access; a != nil {
 		files = append(files, &a.AuditLog)
@@ -180,7 +180,7 @@ func LoadConfig(path string, every time.Duration, log *slog.Logger) (*Config, er
 
 // ParseConfig parses a configuration; see LoadConfig. Errors name the line.
 func ParseConfig(content []byte, every time.Duration, log *slog.Logger) (*Config, error) {
-	ours, theirs, err := divide(content)
+	ours, theirs, err := splitSections(content)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +194,8 @@ func ParseConfig(content []byte, every time.Duration, log *slog.Logger) (*Config
 		return nil, stripYAMLPrefix(err)
 	}
 	if c.Sixty.Rules != nil {
-		log.Warn("sixty.rules is no longer a setting: load what sixty generate rules writes by rule_files, and remove it")
+		log.Warn("sixty.rules is no longer a setting: load what sixty generate rules writes by rule_files, " +
+			"and remove it")
 	}
 	if c.Prometheus, err = config.Load(string(theirs), log); err != nil { // errors have the lines of the file
 		return nil, stripYAMLPrefix(err)
@@ -202,36 +203,36 @@ func ParseConfig(content []byte, every time.Duration, log *slog.Logger) (*Config
 	if err := setScrapeInterval(c.Prometheus, theirs, every); err != nil {
 		return nil, err
 	}
-	return c, c.Sixty.check()
+	return c, c.Sixty.validate()
 }
 
-// setScrapeInterval sets the interval of the jobs without one of their own, where every is not 0 or the text has none.
-// A scrape times out before the next one.
+// setScrapeInterval sets the scrape interval of the jobs without one of their own: every if it is not 0, else the
+// default if the text has no global interval. A scrape times out before the next one.
 func setScrapeInterval(cfg *config.Config, text []byte, every time.Duration) error {
 	type interval struct {
 		Text string `yaml:"scrape_interval"`
 	}
-	var said struct {
+	var written struct {
 		Global interval   `yaml:"global"`
 		Jobs   []interval `yaml:"scrape_configs"`
 	}
-	if err := yaml.Unmarshal(text, &said); err != nil {
+	if err := yaml.Unmarshal(text, &written); err != nil {
 		return stripYAMLPrefix(err)
 	}
-	if every == 0 && said.Global.Text != "" {
+	if every == 0 && written.Global.Text != "" {
 		return nil
 	}
 	each, global := model.Duration(cmp.Or(every, metrics.DefaultInterval)), &cfg.GlobalConfig
 	global.ScrapeInterval, global.ScrapeTimeout = each, min(each, global.ScrapeTimeout)
 	for i, s := range cfg.ScrapeConfigs {
-		if said.Jobs[i].Text == "" {
+		if written.Jobs[i].Text == "" {
 			s.ScrapeInterval, s.ScrapeTimeout = each, min(each, s.ScrapeTimeout)
 		}
 	}
 	return nil
 }
 
-func (s *Section) check() error {
+func (s *Section) validate() error {
 	if s.EvaluationInterval == 0 {
 		s.EvaluationInterval = model.Duration(DefaultEvery)
 	}
@@ -254,12 +255,12 @@ func (s *Section) check() error {
 				"they are page, ticket and info")
 		}
 	}
-	return s.Anomalies.check()
+	return s.Anomalies.validate()
 }
 
-// divide returns our section and everything else, each with empty lines in the place of
-// the other, so that the numbers of lines stay.
-func divide(content []byte) (ours, theirs []byte, err error) {
+// splitSections splits a configuration into sixty's section and the others. Each part has empty lines in the place of
+// the other part, so that line numbers in errors are right.
+func splitSections(content []byte) (ours, theirs []byte, err error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(content, &doc); err != nil {
 		return nil, nil, stripYAMLPrefix(err)
@@ -297,7 +298,7 @@ func divide(content []byte) (ours, theirs []byte, err error) {
 	return ours, theirs, nil
 }
 
-// stripYAMLPrefix takes what YAML's packages add off an error, on one line.
+// stripYAMLPrefix removes the prefixes of YAML's packages from an error, and joins its lines.
 func stripYAMLPrefix(err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	text = strings.TrimPrefix(text, "unmarshal errors:\n")

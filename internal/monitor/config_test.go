@@ -24,7 +24,9 @@ func TestTheDocumentedConfiguration(t *testing.T) {
 		t.Errorf("who may see what: %+v", c.Sixty.Access)
 	}
 	c := example("serve.md", "global:")
-	if len(c.Sixty.Receivers) != 2 || c.Sixty.Heartbeat != c.Sixty.Receivers[1].Name || len(c.Prometheus.ScrapeConfigs) != 1 || len(c.Prometheus.RemoteWriteConfigs) != 1 || c.Sixty.Alerts.Severities["page"] != "critical" {
+	if len(c.Sixty.Receivers) != 2 || c.Sixty.Heartbeat != c.Sixty.Receivers[1].Name ||
+		len(c.Prometheus.ScrapeConfigs) != 1 || len(c.Prometheus.RemoteWriteConfigs) != 1 ||
+		c.Sixty.Alerts.Severities["page"] != "critical" {
 		t.Errorf("%+v", c.Sixty)
 	}
 }
@@ -38,10 +40,13 @@ func TestScrapeIntervals(t *testing.T) {
 		every                   time.Duration
 		inherits, timeout, said time.Duration
 	}{
-		"default":             {jobs, 0, 5 * time.Second, 5 * time.Second, 5 * time.Second},
-		"of the file":         {"global: {scrape_interval: 20s}\n" + jobs, 0, 20 * time.Second, 10 * time.Second, 20 * time.Second},
-		"of the command line": {"global: {scrape_interval: 20s, scrape_timeout: 7s}\n" + jobs, 2 * time.Second, 2 * time.Second, 2 * time.Second, 2 * time.Second},
-		"a long timeout":      {"global:\n  scrape_timeout: 7s\n" + jobs, 0, 5 * time.Second, 5 * time.Second, 5 * time.Second},
+		"default": {jobs, 0, 5 * time.Second, 5 * time.Second, 5 * time.Second},
+		"of the file": {"global: {scrape_interval: 20s}\n" + jobs, 0, 20 * time.Second, 10 * time.Second,
+			20 * time.Second},
+		"of the command line": {"global: {scrape_interval: 20s, scrape_timeout: 7s}\n" + jobs, 2 * time.Second,
+			2 * time.Second, 2 * time.Second, 2 * time.Second},
+		"a long timeout": {"global:\n  scrape_timeout: 7s\n" + jobs, 0, 5 * time.Second, 5 * time.Second,
+			5 * time.Second},
 	} {
 		c, err := monitor.ParseConfig([]byte(tt.text), tt.every, slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -50,7 +55,8 @@ func TestScrapeIntervals(t *testing.T) {
 		}
 		scrapes, err := c.Prometheus.GetScrapeConfigs()
 		must.Succeed(t, err)
-		got := [4]time.Duration{time.Duration(scrapes[0].ScrapeInterval), time.Duration(scrapes[0].ScrapeTimeout), time.Duration(scrapes[1].ScrapeInterval), time.Duration(c.Prometheus.GlobalConfig.ScrapeInterval)}
+		got := [4]time.Duration{time.Duration(scrapes[0].ScrapeInterval), time.Duration(scrapes[0].ScrapeTimeout),
+			time.Duration(scrapes[1].ScrapeInterval), time.Duration(c.Prometheus.GlobalConfig.ScrapeInterval)}
 		if want := [4]time.Duration{tt.inherits, tt.timeout, 30 * time.Second, tt.said}; got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
@@ -87,7 +93,8 @@ func TestWhoMaySeeWhatIsChecked(t *testing.T) {
 // TestAFormerSettingIsNoError keeps files working that were written when the generated rules could be switched off.
 func TestAFormerSettingIsNoError(t *testing.T) {
 	var said strings.Builder
-	if _, err := monitor.ParseConfig([]byte("sixty: {rules: true}\n"), 0, slog.New(slog.NewTextHandler(&said, nil))); err != nil || !strings.Contains(said.String(), "rule_files") {
+	if _, err := monitor.ParseConfig([]byte("sixty: {rules: true}\n"), 0,
+		slog.New(slog.NewTextHandler(&said, nil))); err != nil || !strings.Contains(said.String(), "rule_files") {
 		t.Errorf("error %v; said %q", err, said.String())
 	}
 }

@@ -42,9 +42,10 @@ func (p *pod) page(at int) []byte {
 	}
 	l := `{model_name="m",engine="0"}`
 	born := float64(1_800_000_000+p.serves) + float64(p.name[0])/1000 // no two at once
-	return fmt.Appendf(nil, "vllm:num_requests_running%[1]s %[2]d\nvllm:num_requests_waiting%[1]s 0\nvllm:kv_cache_usage_perc%[1]s 0.2\n"+
-		"vllm:generation_tokens_total%[1]s %[3]d\nvllm:generation_tokens_created%[1]s %[4]f\nprocess_start_time_seconds %[5]f\n"+
-		"vllm:time_to_first_token_seconds_count%[1]s %[6]d\nvllm:time_to_first_token_seconds_sum%[1]s %[7]f\n",
+	return fmt.Appendf(nil,
+		"vllm:num_requests_running%[1]s %[2]d\nvllm:num_requests_waiting%[1]s 0\nvllm:kv_cache_usage_perc%[1]s 0.2\n"+
+			"vllm:generation_tokens_total%[1]s %[3]d\nvllm:generation_tokens_created%[1]s %[4]f\nprocess_start_time_seconds %[5]f\n"+
+			"vllm:time_to_first_token_seconds_count%[1]s %[6]d\nvllm:time_to_first_token_seconds_sum%[1]s %[7]f\n",
 		l, running, 50*work, born, born-30, 2*work, 0.1*float64(work))
 }
 
@@ -67,28 +68,42 @@ func TestAlertsOfALivingFleet(t *testing.T) {
 	}
 	never := slices.Concat(old("a", "b"), []pod{{name: "new", found: 300}})
 	slow := slices.Concat(old("a"), []pod{{name: "slow", serves: 1, slowFrom: 300, slowTo: 900, every: 2}})
-	again := slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, drains: 310, ends: 341, left: 342}, {name: "c", found: 342, serves: 441}})
-	replaced := slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, ends: 301, left: 302}, {name: "c", found: 302, serves: 406}})
+	again := slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, drains: 310, ends: 341, left: 342},
+		{name: "c", found: 342, serves: 441}})
+	replaced := slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, ends: 301, left: 302},
+		{name: "c", found: 302, serves: 406}})
 	for name, tc := range map[string]struct {
 		pods []pod
 		want map[string]int // by alert and severity: seconds before which it is there
 		step int            // seconds between scrapes; 0 is 15
 	}{
-		"scale out":                       {slices.Concat(old("a"), []pod{{name: "new", found: 300, serves: 391}, {name: "more", found: 300, serves: 401}}), nil, 0},
-		"scale in":                        {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, drains: 300, ends: 331, left: 361}}), nil, 0},
-		"gone without a word":             {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, left: 301}}), nil, 0},
-		"rolling upgrade":                 {upgrade, nil, 0},
-		"one that never comes":            {never, map[string]int{"VLLMStartStuck ticket": 960}, 0},
-		"slow pages":                      {slow, nil, 0},
-		"a replica dies":                  {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, ends: 301}}), map[string]int{"VLLMTargetDown ticket": 345, "VLLMTargetDown page": 570}, 0},
-		"the only one dies":               {[]pod{{name: "c", serves: 1, ends: 301}}, map[string]int{"VLLMTargetDown page": 345}, 0},
-		"replaced between two pages":      {replaced, map[string]int{"VLLMTargetDown ticket": 345, "VLLMEngineRestart ticket": 435}, 0},
-		"a node dies, with two":           {slices.Concat(old("a"), []pod{{name: "b", serves: 1, ends: 301}, {name: "c", serves: 1, ends: 301}}), map[string]int{"VLLMTargetDown page": 345}, 0},
-		"one of quick requests":           {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, quick: true, ends: 301}}), map[string]int{"VLLMTargetDown ticket": 345}, 0},
-		"a drained one is gone":           {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, drains: 300, ends: 341}}), map[string]int{"VLLMTargetDown ticket": 960}, 0},
-		"started again, seldom scraped":   {again, nil, 60},
-		"a replica dies, seldom scraped":  {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, ends: 301}}), map[string]int{"VLLMTargetDown page": 601}, 60},
-		"an engine hangs, seldom scraped": {slices.Concat(old("a", "b", "c"), []pod{{name: "d", serves: 1, hangs: 300}}), map[string]int{"VLLMEngineHung page": 391}, 30},
+		"scale out": {slices.Concat(old("a"),
+			[]pod{{name: "new", found: 300, serves: 391}, {name: "more", found: 300, serves: 401}}), nil, 0},
+		"scale in": {slices.Concat(old("a", "b"),
+			[]pod{{name: "c", serves: 1, drains: 300, ends: 331, left: 361}}), nil, 0},
+		"gone without a word": {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, left: 301}}), nil,
+			0},
+		"rolling upgrade":      {upgrade, nil, 0},
+		"one that never comes": {never, map[string]int{"VLLMStartStuck ticket": 960}, 0},
+		"slow pages":           {slow, nil, 0},
+		"a replica dies": {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, ends: 301}}),
+			map[string]int{"VLLMTargetDown ticket": 345, "VLLMTargetDown page": 570}, 0},
+		"the only one dies": {[]pod{{name: "c", serves: 1, ends: 301}},
+			map[string]int{"VLLMTargetDown page": 345}, 0},
+		"replaced between two pages": {replaced, map[string]int{
+			"VLLMTargetDown ticket": 345, "VLLMEngineRestart ticket": 435}, 0},
+		"a node dies, with two": {slices.Concat(old("a"),
+			[]pod{{name: "b", serves: 1, ends: 301}, {name: "c", serves: 1, ends: 301}}),
+			map[string]int{"VLLMTargetDown page": 345}, 0},
+		"one of quick requests": {slices.Concat(old("a", "b"),
+			[]pod{{name: "c", serves: 1, quick: true, ends: 301}}), map[string]int{"VLLMTargetDown ticket": 345}, 0},
+		"a drained one is gone": {slices.Concat(old("a", "b"),
+			[]pod{{name: "c", serves: 1, drains: 300, ends: 341}}), map[string]int{"VLLMTargetDown ticket": 960}, 0},
+		"started again, seldom scraped": {again, nil, 60},
+		"a replica dies, seldom scraped": {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, ends: 301}}),
+			map[string]int{"VLLMTargetDown page": 601}, 60},
+		"an engine hangs, seldom scraped": {slices.Concat(old("a", "b", "c"),
+			[]pod{{name: "d", serves: 1, hangs: 300}}), map[string]int{"VLLMEngineHung page": 391}, 30},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := embeddedtest.New(t)
@@ -103,7 +118,8 @@ func TestAlertsOfALivingFleet(t *testing.T) {
 							first[key] = now
 						}
 						ends[a.Labels["alertname"]] = a.Ends
-						if since := a.Began.Sub(began).Seconds(); a.Labels["pathology"] == "start-stuck" && (since < 280 || since > 320) {
+						if since := a.Began.Sub(began).Seconds(); a.Labels["pathology"] == "start-stuck" &&
+							(since < 280 || since > 320) {
 							t.Errorf("it starts since %.0f s, want since 300 s", since)
 						}
 						if a.Labels["model_name"] != "m" {
@@ -136,7 +152,8 @@ func TestAlertsOfALivingFleet(t *testing.T) {
 				}
 				at := began.Add(time.Duration(now)*time.Second + 100*time.Millisecond)
 				d, err := diagnose.Run(t.Context(), store, diagnose.Options{
-					At: at, First: began, Interval: time.Duration(step) * time.Second, Memory: &memory, Pathologies: pathologies.All(),
+					At: at, First: began, Interval: time.Duration(step) * time.Second, Memory: &memory,
+					Pathologies: pathologies.All(),
 				})
 				must.Succeed(t, err)
 				alerter.Observe(t.Context(), &Evaluation{At: at, Diagnosis: d})

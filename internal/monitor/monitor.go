@@ -1,6 +1,18 @@
-// Package monitor judges servers continuously: it diagnoses a source every few seconds, keeps the latest evaluation,
-// and notifies listeners. Samples come from package collect or from any Prometheus-compatible server; package web
-// shows the result.
+// Package monitor judges servers continuously, for `sixty serve`.
+//
+// A [Monitor] diagnoses a source every few seconds. Samples come from package collect or from any Prometheus-compatible
+// server. Each diagnosis becomes an [Evaluation], in this order: Options.Observe turns it into incidents (package
+// incident/keeper), Options.Conform writes what they decided back into the diagnosis, the evaluation becomes the latest
+// one, and the listeners are called. They are
+//
+//   - an [Alerter], which turns findings into alerts and sends them until some time after their end;
+//   - [Anomalies], a plain statistical detector beside the judgement, off by default.
+//
+// A [Watchdog] runs on its own and sends an alert when nothing is judged, a disk is full, or a receiver fails.
+// [NewOverview] says of an evaluation what the page shows first. [LoadConfig] reads the configuration file.
+//
+// The package neither stores nor scrapes nor notifies, and serves no HTTP: packages collect, keeper, receivers, web and
+// serve do.
 package monitor
 
 import (
@@ -23,53 +35,51 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
 
-// An Evaluation is the judgement of one moment.
+// An Evaluation is one diagnosis of the monitor, or the reason why there is none.
 type Evaluation struct {
 	At        time.Time
 	Took      time.Duration
 	Diagnosis diagnose.Diagnosis
 	// Err says why there is no diagnosis. Before is then the latest evaluation with one, or nil.
-	Err    error
-	Before *Evaluation
-	// Warnings are the source's: dropped data, and partial answers.
-	Warnings []string
+	Err      error
+	Before   *Evaluation
+	Warnings []string // of the source: dropped data, partial answers
 }
 
 // Options configure a Monitor.
 type Options struct {
 	Source *source.Source
-	// Narrow, which may be nil, returns the part of the source that is judged at a moment.
+	// Narrow, which may be nil, returns the part of the source that is judged at a time.
 	Narrow func(context.Context, *source.Source, time.Time) (*source.Source, error)
 	// Diagnose holds the options that all evaluations share.
-	Diagnose diagnose.Options
-	Every    time.Duration // DefaultEvery when 0
-	First    time.Duration // until the first evaluation
+	Diagnose     diagnose.Options
+	Every        time.Duration // DefaultEvery when 0
+	InitialDelay time.Duration // before the first evaluation
 	// Remote marks a source that others query too. Each recent sample is read once, and evaluations pause for at
 	// least as long as the last one took.
-	Remote bool
-	// Log hears of evaluations that fail.
+	Remote   bool
 	Log      *slog.Logger
 	Registry prometheus.Registerer
-	// Observe, which may be nil, is given each evaluation before anybody sees it, and Conform, which may be too, every
-	// diagnosis: incidents are made of the ones, and decide what the others say.
+	// Observe gets each evaluation before anybody sees it. Conform changes each diagnosis, also those of DiagnoseAt.
+	// Both may be nil.
 	Observe func(*Evaluation)
 	Conform func(*diagnose.Diagnosis)
-	// Listeners are called after each evaluation, one after the other, before the next one.
+	// Listeners are called in turn after each evaluation, before the next one.
 	Listeners []func(context.Context, *Evaluation)
 }
 
-// A Monitor evaluates; see the package.
+// A Monitor evaluates a source. Apart from Run and Evaluate, it is safe for concurrent use.
 type Monitor struct {
-	o        Options
-	settings atomic.Pointer[diagnose.Settings]
-	memory   diagnose.Memory
-	mirror   embedded.Mirror
-	patience time.Duration // how long the next evaluation may take, where that is more than usual
-	latest   atomic.Pointer[Evaluation]
-	judging  atomic.Pointer[chan struct{}] // closed at the end of the evaluation that runs; nil while none does
+	opts       Options
+	settings   atomic.Pointer[diagnose.Settings]
+	memory     diagnose.Memory
+	mirror     embedded.Mirror
+	timeout    time.Duration // for the next evaluation, if longer than usual
+	latest     atomic.Pointer[Evaluation]
+	evaluating atomic.Pointer[chan struct{}] // closed at the end of the running evaluation; nil while none runs
 
-	mu     sync.Mutex
-	served map[string]string // model by server
+	mu            sync.Mutex
+	modelByServer map[string]string // by serverKey
 
 	took   prometheus.Histogram
 	failed prometheus.Counter
@@ -86,7 +96,7 @@ func New(o Options) *Monitor {
 	}
 	register := promauto.With(o.Registry)
 	m := &Monitor{
-		o: o, served: map[string]string{},
+		opts: o, modelByServer: map[string]string{},
 		took: register.NewHistogram(prometheus.HistogramOpts{
 			Name: "sixty_evaluation_duration_seconds",
 			Help: "Duration of one evaluation of all pathologies.", Buckets: []float64{.02, .05, .1, .2, .5, 1, 2, 5,
@@ -104,38 +114,37 @@ func New(o Options) *Monitor {
 // SetSettings replaces the objectives and thresholds, from the next evaluation on.
 func (m *Monitor) SetSettings(s diagnose.Settings) { m.settings.Store(&s) }
 
-// Settings are the objectives and thresholds that hold.
+// Settings returns the present objectives and thresholds.
 func (m *Monitor) Settings() diagnose.Settings { return *m.settings.Load() }
 
-// Every is the time between two evaluations.
-func (m *Monitor) Every() time.Duration { return m.o.Every }
+// Every returns the time between two evaluations.
+func (m *Monitor) Every() time.Duration { return m.opts.Every }
 
-// Latest is the last evaluation, nil before the first one.
+// Latest returns the latest evaluation, nil before the first one.
 func (m *Monitor) Latest() *Evaluation { return m.latest.Load() }
 
-// Judged returns a channel that is closed when the running evaluation ends, nil if none is running.
+// Judged returns a channel that is closed at the end of the running evaluation. It returns nil if none is running.
 func (m *Monitor) Judged() <-chan struct{} {
-	if judged := m.judging.Load(); judged != nil {
+	if judged := m.evaluating.Load(); judged != nil {
 		return *judged
 	}
 	return nil
 }
 
-// Run evaluates until the context ends. An evaluation that takes longer than the time
-// between two leaves the next ones out.
+// Run evaluates until the context ends. While an evaluation takes longer than Every, the next ones are left out.
 func (m *Monitor) Run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-time.After(m.o.First):
+	case <-time.After(m.opts.InitialDelay):
 	}
-	tick := time.NewTicker(m.o.Every)
+	tick := time.NewTicker(m.opts.Every)
 	defer tick.Stop()
 	for {
 		began := time.Now()
 		m.Evaluate(ctx, began)
 		waits := []<-chan time.Time{tick.C}
-		if m.o.Remote {
+		if m.opts.Remote {
 			waits = append(waits, time.After(time.Since(began)))
 		}
 		for _, wait := range waits {
@@ -148,71 +157,75 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// longestEvaluation is how long an evaluation may take of a store that answers slowly. One that is
-// complete after a minute says more than four that are not.
-const longestEvaluation = time.Minute
+// maxEvaluation bounds an evaluation of a slow store: one complete evaluation a minute is better than four partial
+// ones.
+const maxEvaluation = time.Minute
 
-// Evaluate judges a moment, which is not before the last one, and tells those who listen.
+// Evaluate makes the evaluation of one time, which is not before the last one, and calls the listeners.
 func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 	began := time.Now()
 	judged := make(chan struct{})
-	m.judging.Store(&judged)
+	m.evaluating.Store(&judged)
 	defer func() {
-		m.judging.Store(nil)
+		m.evaluating.Store(nil)
 		close(judged)
 	}()
 	e := &Evaluation{At: at}
-	limit := max(m.o.Every, 10*time.Second, m.patience)
+	limit := max(m.opts.Every, 10*time.Second, m.timeout)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	from, o, err := m.options(ctx, at)
+	from, o, err := m.optionsAt(ctx, at)
 	if err == nil {
 		o.Memory = &m.memory
-		if m.o.Remote {
+		if m.opts.Remote {
 			from.Querier = m.mirror.Over(from.Querier, o.Matchers, at, identity.LongestPast, 5*o.Interval/2)
 		}
 		e.Diagnosis, err = from.Diagnose(ctx, o)
 	}
 	if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {
-		return // it is over
+		return // the monitor ends
 	}
 	e.Took, e.Err, e.Warnings = time.Since(began), err, from.Warnings()
 	switch {
 	case err != nil:
-		m.patience = 0
-	case ctx.Err() != nil: // a store answers, but not in time
-		m.patience = min(2*limit, longestEvaluation)
+		m.timeout = 0
+		m.noteFailure(e)
+	case ctx.Err() != nil: // the store answers, but not in time
+		m.timeout = min(2*limit, maxEvaluation)
 	default:
-		m.patience = min(2*e.Took, longestEvaluation)
+		m.timeout = min(2*e.Took, maxEvaluation)
 	}
 	m.took.Observe(e.Took.Seconds())
-	if err != nil {
-		m.failed.Inc()
-		last := m.latest.Load()
-		if last == nil || last.Err == nil || last.Err.Error() != err.Error() {
-			m.o.Log.Warn("evaluation failed", "err", err)
-		}
-		if e.Before = last; last != nil && last.Err != nil {
-			e.Before = last.Before
-		}
-	} else {
+	if err == nil {
 		m.last.Set(float64(at.UnixMilli()) / 1000)
 	}
-	if m.o.Observe != nil {
-		m.o.Observe(e)
+	if m.opts.Observe != nil {
+		m.opts.Observe(e)
 	}
-	m.o.Conform(&e.Diagnosis)
+	m.opts.Conform(&e.Diagnosis)
 	m.latest.Store(e)
-	for _, listen := range m.o.Listeners {
+	for _, listen := range m.opts.Listeners {
 		listen(ctx, e)
 	}
 }
 
-// options returns the options of a diagnosis at one time, and its source.
-func (m *Monitor) options(ctx context.Context, at time.Time) (from *source.Source, o diagnose.Options, err error) {
-	from = m.o.Source.WithoutPartials()
-	if m.o.Narrow != nil {
-		part, err := m.o.Narrow(ctx, from, at)
+// noteFailure counts a failed evaluation, logs a new error, and keeps the latest evaluation that succeeded.
+func (m *Monitor) noteFailure(e *Evaluation) {
+	m.failed.Inc()
+	last := m.latest.Load()
+	if last == nil || last.Err == nil || last.Err.Error() != e.Err.Error() {
+		m.opts.Log.Warn("evaluation failed", "err", e.Err)
+	}
+	if e.Before = last; last != nil && last.Err != nil {
+		e.Before = last.Before
+	}
+}
+
+// optionsAt returns the source and the options of a diagnosis at one time.
+func (m *Monitor) optionsAt(ctx context.Context, at time.Time) (from *source.Source, o diagnose.Options, err error) {
+	from = m.opts.Source.WithoutPartials()
+	if m.opts.Narrow != nil {
+		part, err := m.opts.Narrow(ctx, from, at)
 		if err != nil {
 			return from, o, err
 		}
@@ -221,27 +234,26 @@ func (m *Monitor) options(ctx context.Context, at time.Time) (from *source.Sourc
 	if o, err = from.Options(ctx, at); err != nil {
 		return from, o, err
 	}
-	o.Pathologies, o.Settings = m.o.Diagnose.Pathologies, m.Settings()
-	told := o.Annotate
-	if more := m.o.Diagnose.Annotate; more != nil {
-		told = more
+	o.Pathologies, o.Settings = m.opts.Diagnose.Pathologies, m.Settings()
+	annotate := o.Annotate
+	if own := m.opts.Diagnose.Annotate; own != nil {
+		annotate = own
 	}
 	o.Annotate = func(ts []diagnose.Target) {
 		m.restoreModels(ts)
-		if told != nil {
-			told(ts)
+		if annotate != nil {
+			annotate(ts)
 		}
 	}
 	return from, o, nil
 }
 
-// restoreModels gives a server that is down the model that it served: it still belongs to it, and
-// its alert has the same labels as when it began.
+// restoreModels gives a server that is down the model that it served, so that its alert keeps its labels.
 func (m *Monitor) restoreModels(ts []diagnose.Target) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := map[string]string{} // model by server; "" where there are several
-	key := func(t *diagnose.Target) string { return scrapedAs(t.Labels) }
+	now := map[string]string{} // model by server; "" for several models
+	key := func(t *diagnose.Target) string { return serverKey(t.Labels) }
 	for i := range ts {
 		if model, k := ts[i].Labels["model_name"], key(&ts[i]); model != "" {
 			if other, ok := now[k]; ok && other != model {
@@ -252,31 +264,32 @@ func (m *Monitor) restoreModels(ts []diagnose.Target) {
 	}
 	for i := range ts {
 		t := &ts[i]
-		if model := m.served[key(t)]; t.Labels["model_name"] == "" && t.Serves() && now[key(t)] == "" && model != "" {
+		if model := m.modelByServer[key(t)]; t.Labels["model_name"] == "" && t.Serves() && now[key(t)] == "" &&
+			model != "" {
 			t.Labels["model_name"] = model
 			now[key(t)] = model
 		}
 	}
-	maps.Copy(m.served, now)
-	if len(m.served) > maxServed {
-		m.served = now
+	maps.Copy(m.modelByServer, now)
+	if len(m.modelByServer) > maxServed {
+		m.modelByServer = now
 	}
 }
 
-// scrapedAs identifies a server by the labels of its scrape job and address.
-func scrapedAs(l map[string]string) string { return l["job"] + "\xff" + l["instance"] }
+// serverKey identifies a server by its job and instance labels.
+func serverKey(l map[string]string) string { return l["job"] + "\xff" + l["instance"] }
 
-// maxServed bounds the servers that are remembered: pods come and go under new names.
+// maxServed bounds Monitor.modelByServer: pods come and go under new names.
 const maxServed = 10_000
 
 // ErrNothingYet is the error before the first evaluation.
 var ErrNothingYet = hint.With(errors.New("not evaluated yet"), "the first verdict comes within a minute of start-up")
 
-// DiagnoseAt returns the diagnosis of the latest evaluation, so that everybody gets the same one. For a given moment or
+// DiagnoseAt returns the diagnosis of the latest evaluation, so that everybody gets the same one. For a given time or
 // window it makes a new diagnosis and predicts its fixes.
 func (m *Monitor) DiagnoseAt(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
 	if !at.IsZero() || window != 0 {
-		return m.diagnoseAt(ctx, at, window, m.o.Diagnose.Predict)
+		return m.diagnoseAt(ctx, at, window, m.opts.Diagnose.Predict)
 	}
 	e := m.Latest()
 	if e == nil {
@@ -285,7 +298,7 @@ func (m *Monitor) DiagnoseAt(ctx context.Context, at time.Time, window time.Dura
 	return e.Diagnosis, e.Err
 }
 
-// JudgeAt diagnoses one moment without predictions.
+// JudgeAt makes a new diagnosis of one time, without predictions.
 func (m *Monitor) JudgeAt(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) {
 	return m.diagnoseAt(ctx, at, 0, nil)
 }
@@ -295,18 +308,18 @@ func (m *Monitor) diagnoseAt(ctx context.Context, at time.Time, window time.Dura
 	if at.IsZero() {
 		at = time.Now()
 	}
-	from, o, err := m.options(ctx, at)
+	from, o, err := m.optionsAt(ctx, at)
 	if err != nil {
 		return diagnose.Diagnosis{}, err
 	}
 	o.Window, o.Predict = window, predict
 	d, err := from.Diagnose(ctx, o)
-	m.o.Conform(&d)
+	m.opts.Conform(&d)
 	return d, err
 }
 
-// Plot adds to a diagnosis what its verdicts rest on, over time.
+// Plot adds to a diagnosis the courses of the signals on which its verdicts rest.
 func (m *Monitor) Plot(ctx context.Context, d *diagnose.Diagnosis) error {
-	d.Verdicts = slices.Clone(d.Verdicts) // they may be others' too
-	return d.Plot(ctx, m.o.Source)
+	d.Verdicts = slices.Clone(d.Verdicts) // others may share them
+	return d.Plot(ctx, m.opts.Source)
 }

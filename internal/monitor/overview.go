@@ -18,8 +18,8 @@ import (
 // staleAfter is the number of missed evaluations, each as long as the last one, after which an evaluation is stale.
 const staleAfter = 4
 
-// NewOverview returns what a page shows first of an evaluation, which is nil before the first one. Scraped, which may
-// be nil, are the targets that a collector scrapes; find, which may be nil, finds incidents.
+// NewOverview returns the overview of an evaluation, which may be nil. scraped lists the targets that a collector
+// scrapes; it and find may be nil.
 func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []collect.Target,
 	find FindIncident) view.Overview {
 	o := view.Overview{Schema: view.OverviewSchema, At: now.UTC(), EveryS: every.Seconds(), State: view.Starting,
@@ -29,15 +29,15 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 		return o
 	}
 	o.At, o.EvaluatedS, o.State = e.At.UTC(), e.Took.Seconds(), view.OK
-	known := e // the shown evaluation
+	shown := e
 	if e.Err != nil && e.Before != nil {
-		known = e.Before
+		shown = e.Before
 	}
-	d := &known.Diagnosis
-	down := addProblems(&o, e, known, scraped)
+	d := &shown.Diagnosis
+	down := addProblems(&o, e, shown, scraped)
 	if e.Took > every {
-		o.Problems = append(o.Problems,
-			fmt.Sprintf("an evaluation takes %.0f s, longer than the %.0f s between two: what is shown is later by that", e.Took.Seconds(), every.Seconds()))
+		o.Problems = append(o.Problems, fmt.Sprintf("an evaluation takes %.0f s, longer than the %.0f s between two: "+
+			"the page is late by that", e.Took.Seconds(), every.Seconds()))
 	}
 	if age := now.Sub(e.At); age > staleAfter*max(every, e.Took) {
 		addDoubt(&o, view.Stale, "the last evaluation is %.0f s old", age.Seconds())
@@ -45,29 +45,9 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	for i := range d.Verdicts {
 		o.Models = append(o.Models, newModel(d, &d.Verdicts[i], find))
 	}
-	for _, t := range scraped {
-		for i := range o.Models {
-			for k := range o.Models[i].Replicas {
-				if r := &o.Models[i].Replicas[k]; (r.Status == view.Down || r.Status == view.Unknown) &&
-					t.Error != "" && r.Labels["instance"] == t.Labels["instance"] {
-					r.Reason += ": " + t.Error
-				}
-			}
-		}
-	}
-	if o.State == view.Stale || known != e {
-		for i := range o.Models {
-			if m := &o.Models[i]; m.Verdict.Status == view.Healthy {
-				m.Verdict = view.Verdict{ID: diagnose.InsufficientData, Status: view.Unknown}
-				m.Verdict.Summary = "Cannot tell: no recent samples"
-				m.Text = m.Verdict.Summary + "."
-			}
-			for k := range o.Models[i].Replicas {
-				if r := &o.Models[i].Replicas[k]; r.Status == view.Healthy || r.Status == view.Idle {
-					r.Status, r.Reason = view.Unknown, "no recent samples"
-				}
-			}
-		}
+	addScrapeErrors(&o, scraped)
+	if o.State == view.Stale || shown != e {
+		forgetHealthy(&o)
 	}
 	o.Doubt()
 	if len(d.Verdicts) == 0 && e.Err == nil {
@@ -79,16 +59,49 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	return o
 }
 
+// addScrapeErrors adds the errors of scrapes to replicas that are down or unknown.
+func addScrapeErrors(o *view.Overview, scraped []collect.Target) {
+	for _, t := range scraped {
+		if t.Error == "" {
+			continue
+		}
+		for i := range o.Models {
+			for k := range o.Models[i].Replicas {
+				r := &o.Models[i].Replicas[k]
+				if (r.Status == view.Down || r.Status == view.Unknown) && r.Labels["instance"] == t.Labels["instance"] {
+					r.Reason += ": " + t.Error
+				}
+			}
+		}
+	}
+}
+
+// forgetHealthy makes healthy models and replicas unknown, because the evaluation is not recent.
+func forgetHealthy(o *view.Overview) {
+	for i := range o.Models {
+		m := &o.Models[i]
+		if m.Verdict.Status == view.Healthy {
+			m.Verdict = view.Verdict{ID: diagnose.InsufficientData, Status: view.Unknown}
+			m.Verdict.Summary = "Cannot tell: no recent samples"
+			m.Text = m.Verdict.Summary + "."
+		}
+		for k := range m.Replicas {
+			if r := &m.Replicas[k]; r.Status == view.Healthy || r.Status == view.Idle {
+				r.Status, r.Reason = view.Unknown, "no recent samples"
+			}
+		}
+	}
+}
+
 // addDoubt adds a problem that changes the state of the overview.
 func addDoubt(o *view.Overview, state view.State, format string, args ...any) {
 	o.State = state
 	o.Problems = append(o.Problems, fmt.Sprintf(format, args...))
 }
 
-// addProblems adds what is wrong with the scrapes and with the evaluation. known is the evaluation that is shown. It
-// returns how many targets do not answer.
-func addProblems(o *view.Overview, e, known *Evaluation, scraped []collect.Target) int {
-	down, strangers := unjudged(scraped, &known.Diagnosis)
+// addProblems adds the problems of the scrapes and of the evaluation. It returns how many targets do not answer.
+func addProblems(o *view.Overview, e, shown *Evaluation, scraped []collect.Target) int {
+	down, strangers := unjudgedTargets(scraped, &shown.Diagnosis)
 	for _, t := range down {
 		addDoubt(o, view.Partial, "%s does not answer: %s", t.Labels["instance"], cmp.Or(t.Error, "no scrape yet"))
 	}
@@ -100,10 +113,10 @@ func addProblems(o *view.Overview, e, known *Evaluation, scraped []collect.Targe
 	if e.Err != nil {
 		addDoubt(o, view.Partial, "no diagnosis: %v", e.Err)
 	}
-	if known != e {
-		addDoubt(o, view.Partial, "what is known is of %s", known.At.UTC().Format("15:04:05 UTC"))
+	if shown != e {
+		addDoubt(o, view.Partial, "what is known is of %s", shown.At.UTC().Format("15:04:05 UTC"))
 	}
-	for _, n := range known.Diagnosis.Notes {
+	for _, n := range shown.Diagnosis.Notes {
 		if strings.HasPrefix(n, "partial:") {
 			addDoubt(o, view.Partial, "%s", n)
 		}
@@ -111,9 +124,9 @@ func addProblems(o *view.Overview, e, known *Evaluation, scraped []collect.Targe
 	return len(down)
 }
 
-// unjudged lists, by address, the targets without a verdict in the jobs of inference servers: those that do not
-// answer, and those that answer with something else.
-func unjudged(scraped []collect.Target, d *diagnose.Diagnosis) (down, strangers []collect.Target) {
+// unjudgedTargets lists scraped targets without a verdict, by address: down do not answer; strangers are in a job of
+// inference servers and answer with other metrics.
+func unjudgedTargets(scraped []collect.Target, d *diagnose.Diagnosis) (down, strangers []collect.Target) {
 	jobs, judged := map[string]bool{}, map[string]bool{}
 	for _, t := range d.Targets {
 		judged[t.Labels["instance"]] = true
@@ -140,64 +153,64 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, find FindIncident) vie
 	if v.Status == diagnose.Firing {
 		out.Verdict.Severity = v.Severity.String()
 	}
-	of := find.of(v.Incident)
-	if of != nil {
-		out.Incident, out.Phase = &of.ID, of.Phase
+	incident := find.byID(v.Incident)
+	if incident != nil {
+		out.Incident, out.Phase = &incident.ID, incident.Phase
 	}
 	for i := range d.Targets {
 		t := &d.Targets[i]
-		if !t.Serves() || !serves(d, v, t) {
+		if !t.Serves() || !speaksFor(d, v, t) {
 			continue
 		}
-		out.Model = cmp.Or(t.Labels["model_name"], out.Model) // without what tells it from others of its name
+		out.Model = cmp.Or(t.Labels["model_name"], out.Model) // without cluster and namespace
 		out.Namespace, out.Cluster = cmp.Or(out.Namespace, t.Labels["namespace"]),
 			cmp.Or(out.Cluster, t.Labels["cluster"])
 		out.Replicas = append(out.Replicas, newReplica(d, i, v))
 	}
 	slices.SortStableFunc(out.Replicas, func(a, b view.Replica) int { return strings.Compare(a.Target, b.Target) })
-	markDoubtful(&out, of)
-	called, on, servers := diagnose.NameOf(v.ID), 0, len(out.Replicas)
+	addReplicaDoubts(&out, incident)
+	name, affected, servers := diagnose.NameOf(v.ID), 0, len(out.Replicas)
 	for i := range out.Replicas {
 		if out.Replicas[i].Pathology == v.ID {
-			on++
+			affected++
 		}
 	}
 	if f := d.LeadingFinding(v); f != nil {
-		called = f.Pathology.Name()
+		name = f.Pathology.Name()
 		if v.Status == diagnose.Firing {
 			out.Advice = firstFix(f)
 		}
 	}
-	if of != nil && of.Pathology == v.ID {
-		on, servers = len(of.Affected), of.Servers
+	if incident != nil && incident.Pathology == v.ID {
+		affected, servers = len(incident.Affected), incident.Servers
 	}
-	out.Tell(called, on, servers)
-	if of != nil && v.Status != diagnose.Firing {
-		out.Text = "Nothing of it is found now. It was: " + render.Sentence(of.Summary)
+	out.Describe(name, affected, servers)
+	if incident != nil && v.Status != diagnose.Firing {
+		out.Text = "Nothing of it is found now. It was: " + render.Sentence(incident.Summary)
 	}
 	return out
 }
 
-// markDoubtful doubts the replicas on which the model's incident, which goes on, was found last, and those that get no
-// requests while others of their model do, and something is wrong.
-func markDoubtful(m *view.Model, of *view.Summary) {
-	known := func(v *float64) float64 { return *cmp.Or(v, new(float64)) }
-	goesOn := m.Phase == view.Failing || m.Phase == view.Degraded
-	others := m.Verdict.Status == view.Firing &&
-		slices.ContainsFunc(m.Replicas, func(r view.Replica) bool { return known(r.Now.RequestRate) > 0 })
+// addReplicaDoubts makes healthy replicas pending if the model's open incident was found on them last, or if they get
+// no requests while the model is faulty and other replicas get some.
+func addReplicaDoubts(m *view.Model, incident *view.Summary) {
+	orZero := func(v *float64) float64 { return *cmp.Or(v, new(float64)) }
+	found := m.Phase == view.Failing || m.Phase == view.Degraded
+	othersServe := m.Verdict.Status == view.Firing &&
+		slices.ContainsFunc(m.Replicas, func(r view.Replica) bool { return orZero(r.Now.RequestRate) > 0 })
 	for i := range m.Replicas {
 		switch r := &m.Replicas[i]; {
 		case r.Status != view.Healthy || r.Pathology != "":
-		case goesOn && slices.Contains(of.Affected, r.Target):
+		case found && slices.Contains(incident.Affected, r.Target):
 			r.Status, r.Reason = view.Pending, "its incident is not over"
-		case others && r.Now.RequestRate != nil && *r.Now.RequestRate == 0 && known(r.Now.RequestsRunning) == 0:
+		case othersServe && r.Now.RequestRate != nil && *r.Now.RequestRate == 0 && orZero(r.Now.RequestsRunning) == 0:
 			r.Status, r.Reason = view.Pending, "starved: no request reaches it"
 		}
 	}
 }
 
-// serves reports whether a verdict speaks for a target.
-func serves(d *diagnose.Diagnosis, v *diagnose.Verdict, t *diagnose.Target) bool {
+// speaksFor reports whether a verdict is on a target's model.
+func speaksFor(d *diagnose.Diagnosis, v *diagnose.Verdict, t *diagnose.Target) bool {
 	return len(d.Verdicts) == 1 || slices.Contains(v.All, t.Name)
 }
 
@@ -218,23 +231,17 @@ func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict) view.Replica 
 			r.Status, r.Reason = view.Unknown, u.Reason
 		}
 	}
-	for k := range d.Findings {
-		f := &d.Findings[k]
-		if f.Status != diagnose.Firing && !f.Suspected() || f.InhibitedBy != "" || f.Note ||
-			!slices.Contains(f.Targets, t.Name) {
-			continue
-		}
-		r.Status, r.Pathology, r.Severity, r.Reason, r.Since = statusOf(f.Status), f.Pathology.ID, f.Severity.String(),
-			f.Summary, timeOf(f.Since)
+	if f := worstFinding(d, t); f != nil {
+		r.Status, r.Pathology, r.Severity = statusOf(f.Status), f.Pathology.ID, f.Severity.String()
+		r.Reason, r.Since = f.Summary, timeOf(f.Since)
 		if f.Pathology.ID == "target-down" {
 			r.Status = view.Down
 		}
-		break // the worst comes first
 	}
 	for _, doubt := range d.Doubts {
 		switch found := r.Status == view.Firing || r.Status == view.Down; {
 		case doubt.Target != t.Name || found && r.Severity != catalog.Info.String():
-		case found: // somebody waiting comes before findings that are only informative
+		case found: // a waiting client matters more than an informative finding
 			r.Pathology, r.Severity, r.Since = "", "", nil
 			fallthrough
 		default:
@@ -245,7 +252,20 @@ func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict) view.Replica 
 	return r
 }
 
-// addNumbers adds a target's readings, now and normally.
+// worstFinding returns the first firing or suspected finding on a target that no other finding explains, or nil. The
+// findings are ordered, the worst first.
+func worstFinding(d *diagnose.Diagnosis, t *diagnose.Target) *diagnose.Finding {
+	for k := range d.Findings {
+		f := &d.Findings[k]
+		if (f.Status == diagnose.Firing || f.Suspected()) && f.InhibitedBy == "" && !f.Note &&
+			slices.Contains(f.Targets, t.Name) {
+			return f
+		}
+	}
+	return nil
+}
+
+// addNumbers adds a target's readings in the window and in the baseline.
 func addNumbers(r *view.Replica, d *diagnose.Diagnosis, i int) {
 	for s, p := range map[*indicator.Signal]func(*view.Numbers) **float64{
 		indicator.TTFTP95:             func(n *view.Numbers) **float64 { return &n.TTFTP95 },
@@ -258,7 +278,7 @@ func addNumbers(r *view.Replica, d *diagnose.Diagnosis, i int) {
 	} {
 		now, normal := d.Reading(i, s)
 		*p(&r.Normal) = numberOf(normal)
-		if r.Status != view.Down { // its last values are not current
+		if r.Status != view.Down { // otherwise the values are old
 			*p(&r.Now) = numberOf(now)
 			addBounds(&r.Now, s, now)
 		}
@@ -266,7 +286,7 @@ func addNumbers(r *view.Replica, d *diagnose.Diagnosis, i int) {
 	}
 }
 
-// addBounds adds how a value is written that is no number.
+// addBounds adds the text of a value that is only known as a bucket or a bound.
 func addBounds(n *view.Numbers, s *indicator.Signal, v indicator.Value) {
 	text := indicator.FormatBound(v, s.Unit)
 	if text == "" {

@@ -16,8 +16,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// TestEveryOutageIsToldByItself: a server that is killed three times, minutes apart, is told of three times, each since it died, and each
-// ends before the next begins, although the incident goes on and the server has just restarted meanwhile. Its history has all three.
+// TestEveryOutageIsToldByItself: a server that is killed three times, minutes apart, is told of three times, each since
+// it died, and each ends before the next begins, although the incident goes on and the server has just restarted
+// meanwhile. Its history has all three.
 func TestEveryOutageIsToldByItself(t *testing.T) {
 	store := embeddedtest.New(t)
 	const interval = 5 * time.Second
@@ -72,7 +73,8 @@ process_start_time_seconds B
 		if i%3 > 0 || i < 12 {
 			continue
 		}
-		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: first, Interval: interval, Memory: memory, Scraper: true, Pathologies: pathologies.All()})
+		d, err := diagnose.Run(t.Context(), store, diagnose.Options{
+			At: at, First: first, Interval: interval, Memory: memory, Scraper: true, Pathologies: pathologies.All()})
 		must.Succeed(t, err)
 		for _, e := range tracker.Observe(&d) {
 			last = e.Record
@@ -85,7 +87,8 @@ process_start_time_seconds B
 		if off := x.began.Sub(killed); off < -interval || off > 0 {
 			t.Errorf("outage %d is told to have begun %s after it did", i+1, off)
 		}
-		if recovered := killed.Add(100 * time.Second); x.ended.Before(recovered) || x.ended.Sub(recovered) > 100*time.Second {
+		if recovered := killed.Add(100 * time.Second); x.ended.Before(recovered) ||
+			x.ended.Sub(recovered) > 100*time.Second {
 			t.Errorf("outage %d is told to have ended %s after it did", i+1, x.ended.Sub(recovered))
 		}
 	}

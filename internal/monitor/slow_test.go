@@ -73,12 +73,14 @@ vllm:time_to_first_token_seconds_bucket{model_name="m",engine="0",le="+Inf"} N
 vllm:time_to_first_token_seconds_sum{model_name="m",engine="0"} N
 vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} N
 `, "N", fmt.Sprint(i))
-			embeddedtest.Append(t, store, embedded.Target{Instance: "a:8000", Job: "vllm"}, began.Add(time.Duration(i)*5*time.Second), page)
+			embeddedtest.Append(t, store, embedded.Target{Instance: "a:8000", Job: "vllm"},
+				began.Add(time.Duration(i)*5*time.Second), page)
 		}
 		<-time.After(10 * time.Minute)
 		m := New(Options{
-			Source: source.OfCollector("a slow store", slowly{store, &each, make(chan struct{}, 1)}), Diagnose: diagnose.Options{Pathologies: pathologies.All()},
-			Log: slog.New(slog.DiscardHandler),
+			Source:   source.OfCollector("a slow store", slowly{store, &each, make(chan struct{}, 1)}),
+			Diagnose: diagnose.Options{Pathologies: pathologies.All()},
+			Log:      slog.New(slog.DiscardHandler),
 		})
 		evaluate := func() (state view.State, took time.Duration) {
 			m.Evaluate(t.Context(), time.Now())

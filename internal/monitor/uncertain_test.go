@@ -40,7 +40,8 @@ func TestWhoWaitsIsShownAsUncertain(t *testing.T) {
 	for now := 0; now <= end; now += every {
 		at := began.Add(time.Duration(now) * time.Second)
 		for i, name := range []string{"a:8000", "b:8000"} {
-			if _, err := store.Append(embedded.Target{Instance: name, Job: "vllm"}, at, page(now, i == 0), "", time.Millisecond); err != nil {
+			if _, err := store.Append(embedded.Target{Instance: name, Job: "vllm"}, at, page(now, i == 0), "",
+				time.Millisecond); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -48,12 +49,14 @@ func TestWhoWaitsIsShownAsUncertain(t *testing.T) {
 			continue
 		}
 		at = at.Add(100 * time.Millisecond)
-		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: began, Interval: every * time.Second, Memory: &memory, Pathologies: pathologies.All()})
+		d, err := diagnose.Run(t.Context(), store, diagnose.Options{
+			At: at, First: began, Interval: every * time.Second, Memory: &memory, Pathologies: pathologies.All()})
 		must.Succeed(t, err)
 		e := &Evaluation{At: at, Diagnosis: d}
 		o := NewOverview(e, 15*time.Second, at, nil, nil)
 		m := o.Models[0]
-		a, b := view.HealthOf(m.Replicas[0].Status, m.Replicas[0].Severity), view.HealthOf(m.Replicas[1].Status, m.Replicas[1].Severity)
+		a, b := view.HealthOf(m.Replicas[0].Status, m.Replicas[0].Severity),
+			view.HealthOf(m.Replicas[1].Status, m.Replicas[1].Severity)
 		whole := view.HealthOf(m.Verdict.Status, m.Verdict.Severity)
 		said[m.Verdict.ID] = true
 		switch sick := now >= from+20 && now <= to; {
@@ -61,7 +64,8 @@ func TestWhoWaitsIsShownAsUncertain(t *testing.T) {
 			t.Errorf("after %d s the model is %s: %+v", now, whole, m.Verdict)
 		case sick && (a == view.HealthHealthy || a == view.HealthUnknown || m.Replicas[0].Reason == ""):
 			t.Errorf("after %d s the replica that starves is %s: %+v", now, a, m.Replicas[0])
-		case whole == view.HealthUncertain && (m.Verdict.ID != diagnose.NotCertain || !strings.HasPrefix(m.Verdict.Summary, diagnose.NameOf(diagnose.NotCertain)+": ")):
+		case whole == view.HealthUncertain && (m.Verdict.ID != diagnose.NotCertain ||
+			!strings.HasPrefix(m.Verdict.Summary, diagnose.NameOf(diagnose.NotCertain)+": ")):
 			t.Errorf("after %d s: %+v", now, m.Verdict)
 		case (now <= from || now > to+30) && (whole != view.HealthHealthy || a != view.HealthHealthy):
 			t.Errorf("after %d s nobody waits, and the model is %s: %+v", now, whole, m.Verdict)
@@ -74,8 +78,8 @@ func TestWhoWaitsIsShownAsUncertain(t *testing.T) {
 	}
 }
 
-// TestAServerThatMayHangIsNotHealthy: the API process of one of five replicas stands still, after another one was replaced. That
-// one started lately leads no verdict meanwhile, and the four that are well make none of health.
+// TestAServerThatMayHangIsNotHealthy: the API process of one of five replicas stands still, after another one was
+// replaced. That one started lately leads no verdict meanwhile, and the four that are well make none of health.
 func TestAServerThatMayHangIsNotHealthy(t *testing.T) {
 	store := embeddedtest.New(t)
 	const every, drained, restart, from, to = 5, 200, 240, 300, 355
@@ -110,7 +114,8 @@ func TestAServerThatMayHangIsNotHealthy(t *testing.T) {
 			continue
 		}
 		at = at.Add(100 * time.Millisecond)
-		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: began, Interval: every * time.Second, Pathologies: pathologies.All()})
+		d, err := diagnose.Run(t.Context(), store, diagnose.Options{
+			At: at, First: began, Interval: every * time.Second, Pathologies: pathologies.All()})
 		must.Succeed(t, err)
 		if sick := now > from+20; sick != (d.Verdict.ID == diagnose.NotCertain) {
 			t.Errorf("%d s after r0 stood still: %+v", now-from, d.Verdict)
@@ -118,9 +123,9 @@ func TestAServerThatMayHangIsNotHealthy(t *testing.T) {
 	}
 }
 
-// TestOneStreamAtHalfSpeed: one user has one stream, whose answers take two minutes. Three of them are a past to compare
-// with, because a stream of thousands of tokens tells how fast tokens came. The third one slows down: no answer begins
-// after that, and so no prefill explains it.
+// TestOneStreamAtHalfSpeed: one user has one stream, whose answers take two minutes. Three of them are a past to
+// compare with, because a stream of thousands of tokens tells how fast tokens came. The third one slows down: no answer
+// begins after that, and so no prefill explains it.
 func TestOneStreamAtHalfSpeed(t *testing.T) {
 	store := embeddedtest.New(t)
 	const every, from, to, answer = 5, 240, 285, 3700
@@ -141,7 +146,8 @@ func TestOneStreamAtHalfSpeed(t *testing.T) {
 			"vllm:inter_token_latency_seconds_bucket{%[1]s,le=\"0.075\"} %[2]d\nvllm:inter_token_latency_seconds_bucket{%[1]s,le=\"+Inf\"} %[2]d\n"+
 			"vllm:time_to_first_token_seconds_count{%[1]s} %[5]d\nvllm:time_to_first_token_seconds_sum{%[1]s} %[6]f\n"+
 			"vllm:time_to_first_token_seconds_bucket{%[1]s,le=\"0.1\"} %[5]d\nvllm:time_to_first_token_seconds_bucket{%[1]s,le=\"+Inf\"} %[5]d\n",
-			l, fast+slow, fast, 0.032*float64(fast)+0.068*float64(slow), 1+(fast+slow)/answer, 0.05*float64(1+(fast+slow)/answer), 100*(1+(fast+slow)/answer))
+			l, fast+slow, fast, 0.032*float64(fast)+0.068*float64(slow), 1+(fast+slow)/answer,
+			0.05*float64(1+(fast+slow)/answer), 100*(1+(fast+slow)/answer))
 		if _, err := store.Append(target, at, page, "", time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +155,9 @@ func TestOneStreamAtHalfSpeed(t *testing.T) {
 			continue
 		}
 		var err error
-		last, err = diagnose.Run(t.Context(), store, diagnose.Options{At: at.Add(100 * time.Millisecond), First: began, Interval: every * time.Second, Pathologies: pathologies.All()})
+		last, err = diagnose.Run(t.Context(), store, diagnose.Options{
+			At: at.Add(100 * time.Millisecond), First: began, Interval: every * time.Second,
+			Pathologies: pathologies.All()})
 		must.Succeed(t, err)
 		if now <= from && last.Verdict.ID != diagnose.Healthy {
 			t.Errorf("before the fault, at %d s: %+v", now, last.Verdict)
@@ -175,11 +183,15 @@ func TestWhatFiredIsNotResolvedWhileNothingIsCertain(t *testing.T) {
 		at = at.Add(15 * time.Second)
 		v.Model, v.All = "m", []string{"a:1"}
 		a.Observe(t.Context(), &Evaluation{At: at, Diagnosis: diagnose.Diagnosis{
-			At: at, Targets: []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "m"}}}, Verdicts: []diagnose.Verdict{v}, Findings: findings,
+			At: at, Targets: []diagnose.Target{{Name: "a:1",
+				Labels: map[string]string{"instance": "a:1", "model_name": "m"}}}, Verdicts: []diagnose.Verdict{v},
+			Findings: findings,
 		}})
 	}
 	for range 8 {
-		see(diagnose.Verdict{ID: p.ID, Status: diagnose.Firing}, diagnose.Finding{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: p.Severity, Targets: []string{"a:1"}, Since: at})
+		see(diagnose.Verdict{ID: p.ID, Status: diagnose.Firing},
+			diagnose.Finding{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: p.Severity,
+				Targets: []string{"a:1"}, Since: at})
 	}
 	for range 240 {
 		see(diagnose.Verdict{ID: diagnose.NotCertain, Status: diagnose.Pending})
@@ -214,14 +226,17 @@ func TestAReplicaThatGetsNoRequestsIsNotGreen(t *testing.T) {
 		for _, rate := range tt.rates {
 			m.Replicas = append(m.Replicas, replica(rate))
 		}
-		if markDoubtful(&m, nil); m.Replicas[0].Status != tt.want {
+		if addReplicaDoubts(&m, nil); m.Replicas[0].Status != tt.want {
 			t.Errorf("%s, %v requests/s: %s, want %s", tt.verdict, tt.rates, m.Replicas[0].Status, tt.want)
 		}
 	}
 	for phase, want := range map[view.Phase]view.Status{view.Failing: view.Pending, view.Quiet: view.Healthy} {
-		m := view.Model{Phase: phase, Replicas: []view.Replica{{Target: "a", Status: view.Healthy}, {Target: "b", Status: view.Healthy}}}
-		if markDoubtful(&m, &view.Summary{Affected: []string{"b"}}); m.Replicas[0].Status != view.Healthy || m.Replicas[1].Status != want {
-			t.Errorf("in a %s incident a is %s and b, on which it was found, %s", phase, m.Replicas[0].Status, m.Replicas[1].Status)
+		m := view.Model{Phase: phase, Replicas: []view.Replica{
+			{Target: "a", Status: view.Healthy}, {Target: "b", Status: view.Healthy}}}
+		if addReplicaDoubts(&m, &view.Summary{Affected: []string{"b"}}); m.Replicas[0].Status != view.Healthy ||
+			m.Replicas[1].Status != want {
+			t.Errorf("in a %s incident a is %s and b, on which it was found, %s", phase, m.Replicas[0].Status,
+				m.Replicas[1].Status)
 		}
 	}
 }

@@ -47,7 +47,8 @@ func newSentry() *sentry {
 				if !a.Ends.After(s.now) {
 					state = "resolved"
 				}
-				s.said = append(s.said, fmt.Sprint(state, " ", a.Labels["severity"], " ", a.Labels["alertname"], " ", a.Labels["model_name"], a.Labels["receiver"], " ", a.Began.Unix()-1_700_000_000))
+				s.said = append(s.said, fmt.Sprint(state, " ", a.Labels["severity"], " ", a.Labels["alertname"], " ",
+					a.Labels["model_name"], a.Labels["receiver"], " ", a.Began.Unix()-1_700_000_000))
 			}
 		},
 	}
@@ -73,7 +74,8 @@ func (s *sentry) look(span time.Duration, evaluate func(time.Time) *Evaluation) 
 func evaluated(at time.Time) *Evaluation {
 	d := diagnose.Diagnosis{Verdicts: []diagnose.Verdict{{Model: "m", All: []string{"a:1", "b:1"}}}}
 	for _, name := range d.Verdicts[0].All {
-		d.Targets = append(d.Targets, diagnose.Target{Name: name, Labels: map[string]string{"job": "vllm", "instance": name, "model_name": "m"}})
+		d.Targets = append(d.Targets, diagnose.Target{Name: name,
+			Labels: map[string]string{"job": "vllm", "instance": name, "model_name": "m"}})
 	}
 	return &Evaluation{At: at, Diagnosis: d}
 }
@@ -118,7 +120,8 @@ func TestBlind(t *testing.T) {
 		evaluate := blind(s)
 		s.scrapes("a:1")
 		wantSaid(t, name+": 45 s", s.look(45*time.Second, evaluate))
-		wantSaid(t, name+": 90 s", s.look(45*time.Second, evaluate), "firing page SixtyBlind  300", "firing ticket VLLMTargetDown m 390")
+		wantSaid(t, name+": 90 s", s.look(45*time.Second, evaluate), "firing page SixtyBlind  300",
+			"firing ticket VLLMTargetDown m 390")
 		s.scrapes("a:1", "b:1")
 		got := s.look(2*time.Minute, evaluate)
 		wantSaid(t, name+": nobody answers", got, "firing page SixtyBlind  300", "firing page VLLMTargetDown m 480")
@@ -127,7 +130,8 @@ func TestBlind(t *testing.T) {
 		}
 		s.unstored = ""
 		s.scrapes()
-		wantSaid(t, name+": over", s.look(15*time.Second, evaluated), "resolved page SixtyBlind  300", "resolved page VLLMTargetDown m 480")
+		wantSaid(t, name+": over", s.look(15*time.Second, evaluated), "resolved page SixtyBlind  300",
+			"resolved page VLLMTargetDown m 480")
 		wantSaid(t, name+": later", s.look(time.Minute, evaluated))
 	}
 }
@@ -150,13 +154,15 @@ func TestReceiversThatFail(t *testing.T) {
 // TestClockIsSet: samples are refused after a step back, which is a page after a minute, with the servers that do
 // not answer, until the clock has caught up; a step ahead is nothing.
 func TestClockIsSet(t *testing.T) {
-	c, err := collect.Open(collect.Options{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	c, err := collect.Open(collect.Options{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
+		Registry: prometheus.NewRegistry()})
 	must.Succeed(t, err)
 	defer c.Close()
 	s, w := newSentry(), c.NewWriter()
 	judge := func(at time.Time) *Evaluation {
 		s.unstored = ""
-		if err := w.Write(t.Context(), at, []collect.Sample{{Labels: map[string]string{"__name__": "sixty_evaluation_success"}, Value: 1}}); err != nil {
+		if err := w.Write(t.Context(), at, []collect.Sample{
+			{Labels: map[string]string{"__name__": "sixty_evaluation_success"}, Value: 1}}); err != nil {
 			s.unstored = err.Error()
 		}
 		return evaluated(at)
@@ -166,25 +172,27 @@ func TestClockIsSet(t *testing.T) {
 	s.now = s.now.Add(time.Hour)
 	wantSaid(t, "the look before an evaluation", s.look(15*time.Second, nil))
 	wantSaid(t, "ahead", s.look(30*time.Second, judge))
-	if s.judged != s.now || s.beats != 2 {
-		t.Errorf("ahead: judged at %s, want %s; %d heartbeats", s.judged, s.now, s.beats)
+	if s.lastJudged != s.now || s.beats != 2 {
+		t.Errorf("ahead: judged at %s, want %s; %d heartbeats", s.lastJudged, s.now, s.beats)
 	}
 	s.now = s.now.Add(-10 * time.Minute)
 	s.scrapes("a:1")
 	wantSaid(t, "back, 60 s", s.look(time.Minute, judge))
-	wantSaid(t, "back, 90 s", s.look(30*time.Second, judge), "firing page SixtyBlind  3360", "firing ticket VLLMTargetDown m 3435")
+	wantSaid(t, "back, 90 s", s.look(30*time.Second, judge), "firing page SixtyBlind  3360",
+		"firing ticket VLLMTargetDown m 3435")
 	s.scrapes()
 	wantSaid(t, "back, 9 minutes", s.look(450*time.Second, judge), "firing page SixtyBlind  3360")
 	if !strings.Contains(s.unstored, "set back") {
 		t.Errorf("refused for %q", s.unstored)
 	}
 	wantSaid(t, "caught up", s.look(75*time.Second, judge)) // what ended was said meanwhile
-	if s.Blind() || s.judged != s.now {
-		t.Errorf("caught up: blind %v, judged at %s", s.Blind(), s.judged)
+	if s.Blind() || s.lastJudged != s.now {
+		t.Errorf("caught up: blind %v, judged at %s", s.Blind(), s.lastJudged)
 	}
 
 	s.unstored = ""
-	wantSaid(t, "blind for another reason", s.look(2*time.Minute, nil)[:1], fmt.Sprint("firing page SixtyBlind  ", s.judged.Unix()-1_700_000_000))
+	wantSaid(t, "blind for another reason", s.look(2*time.Minute, nil)[:1],
+		fmt.Sprint("firing page SixtyBlind  ", s.lastJudged.Unix()-1_700_000_000))
 	s.now = s.now.Add(-time.Hour)
 	s.said = nil
 	s.Check(s.now)

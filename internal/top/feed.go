@@ -68,7 +68,7 @@ func newLiveFeed(ctx context.Context, s *source.Source, o diagnose.Options, scra
 	w := &liveFeed{baseFeed: baseFeed{s.Name, every}, source: s, stop: stop}
 	options := monitor.Options{Source: s, Diagnose: o, Every: every, Log: slog.New(slog.DiscardHandler)}
 	if s.Live != nil {
-		options.First = 2*scrapeInterval + time.Second/2
+		options.InitialDelay = 2*scrapeInterval + time.Second/2
 	}
 	w.monitor = monitor.New(options)
 	if s.Live != nil {

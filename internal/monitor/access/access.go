@@ -1,6 +1,5 @@
-// Package access says who may see and do what in the monitor: roles, views of teams, and a log of
-// what people did. It authenticates nobody; package web does, and puts the Principal into the
-// request's context.
+// Package access decides who may see and do what in the monitor: roles, views of teams, and an audit log. Package web
+// authenticates, and puts the [Principal] into the request's context.
 package access
 
 import (
@@ -17,13 +16,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// A Role is what somebody may do; each may do what those before it may.
+// A Role is a set of rights. Each role includes those before it.
 type Role int
 
 // Roles.
 const (
 	None     Role = iota
-	Viewer        // sees
+	Viewer        // reads
 	Operator      // acknowledges and silences incidents, writes notes, reloads the configuration
 	Admin         // profiles the monitor itself
 )
@@ -33,7 +32,7 @@ var roleNames = []string{"none", "viewer", "operator", "admin"}
 // String returns the name of the role.
 func (r Role) String() string { return roleNames[r] }
 
-// UnmarshalText reads the name of a role; None is not one that can be granted.
+// UnmarshalText reads the name of a role. None cannot be granted.
 func (r *Role) UnmarshalText(text []byte) error {
 	i := slices.Index(roleNames, string(text))
 	if i <= int(None) {
@@ -43,32 +42,34 @@ func (r *Role) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A Principal is who sent a request.
+// A Principal is the sender of a request.
 type Principal struct {
-	Name string // "" where nobody is asked for a name
-	Way  string // how it was authenticated: token, proxy, certificate, basic; "" where it was not
+	Name string // "" without a name
+	Way  string // how it was authenticated: token, proxy, certificate, basic; "" if it was not
 	Role Role
-	// Match are the labels of what it sees; none is everything.
+	// Match selects the servers that it sees. Without matchers it sees everything.
 	Match []*labels.Matcher
 }
 
-// Everybody is the principal when authentication is off, and of whoever presents the token.
+// Everybody is the principal of all requests without authentication.
 var Everybody = &Principal{Role: Admin}
 
-// Restricted reports whether it sees a part only.
+// Restricted reports whether it sees only a part of the servers.
 func (p *Principal) Restricted() bool { return len(p.Match) > 0 }
 
-// IsPerson reports whether the name belongs to a person, not to a shared secret.
+// IsPerson reports whether the name is a person's. The token is shared.
 func (p *Principal) IsPerson() bool { return p.Name != "" && p.Way != "token" }
 
-type key struct{}
+type contextKey struct{}
 
-// With returns a context of what a principal asks.
-func With(ctx context.Context, p *Principal) context.Context { return context.WithValue(ctx, key{}, p) }
+// With returns a context with a principal.
+func With(ctx context.Context, p *Principal) context.Context {
+	return context.WithValue(ctx, contextKey{}, p)
+}
 
-// Of returns the principal of a request. A request without authentication has no principal and no rights.
+// Of returns the principal of a context. Without one it returns a principal without rights.
 func Of(ctx context.Context) *Principal {
-	if p, ok := ctx.Value(key{}).(*Principal); ok {
+	if p, ok := ctx.Value(contextKey{}).(*Principal); ok {
 		return p
 	}
 	return &Principal{}
@@ -76,21 +77,21 @@ func Of(ctx context.Context) *Principal {
 
 // Config is sixty.access in the configuration.
 type Config struct {
-	// OIDC was a setting.
+	// OIDC is refused: it was a setting in earlier releases.
 	OIDC     any     `yaml:"oidc"`
 	Proxy    *Proxy  `yaml:"proxy"`
 	Grants   []Grant `yaml:"grants"`
 	AuditLog string  `yaml:"audit_log"` // a file of JSON lines
 }
 
-// Proxy is an authenticating proxy, which says in headers who asks.
+// Proxy is an authenticating proxy, which names the user in headers.
 type Proxy struct {
-	Trusted      []netip.Prefix `yaml:"trusted"` // addresses from which the headers are believed
+	Trusted      []netip.Prefix `yaml:"trusted"` // addresses whose headers are trusted
 	UserHeader   string         `yaml:"user_header"`
 	GroupsHeader string         `yaml:"groups_header"` // comma-separated
 }
 
-// A Grant gives a role to people. The first one that names somebody counts.
+// A Grant gives a role to people. The first matching grant counts.
 type Grant struct {
 	Users  []string `yaml:"users"`
 	Groups []string `yaml:"groups"`
@@ -98,7 +99,7 @@ type Grant struct {
 	Match  View     `yaml:"match"`
 }
 
-// A View is what a team sees, as a PromQL selector: {namespace="team-a"}.
+// A View selects the servers that a team sees, as a PromQL selector: {namespace="team-a"}.
 type View []*labels.Matcher
 
 // UnmarshalText reads a selector.
@@ -107,7 +108,7 @@ func (v *View) UnmarshalText(text []byte) error {
 	if err == nil && slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return m.Name == labels.MetricName }) {
 		err = errors.New("it names a metric")
 	}
-	if err == nil && len(ms) == 0 { // a view without matchers would be everything
+	if err == nil && len(ms) == 0 { // it would select everything
 		err = errors.New("it has no matcher")
 	}
 	if err != nil {
@@ -137,9 +138,9 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// Grant returns somebody with the role that is granted, None where none is. The name "*" of a
-// grant is anybody who is authenticated.
-func (c *Config) Grant(way, name string, groups []string) *Principal {
+// Authorize returns the principal of an authenticated user, with the role and view of the first matching grant, or the
+// role None. The user "*" of a grant matches everybody.
+func (c *Config) Authorize(way, name string, groups []string) *Principal {
 	p := &Principal{Name: name, Way: way}
 	for _, g := range c.Grants {
 		if slices.Contains(g.Users, name) || slices.Contains(g.Users, "*") ||
@@ -151,7 +152,7 @@ func (c *Config) Grant(way, name string, groups []string) *Principal {
 	return p
 }
 
-// Trusts reports whether headers of a sender, as HOST:PORT, are believed.
+// Trusts reports whether the headers of a sender, as HOST:PORT, are trusted.
 func (p *Proxy) Trusts(sender string) bool {
 	at, err := netip.ParseAddrPort(sender)
 	return err == nil && slices.ContainsFunc(p.Trusted,
@@ -160,13 +161,13 @@ func (p *Proxy) Trusts(sender string) bool {
 
 // Selector selects all series that match.
 func Selector(match []*labels.Matcher) string {
-	// it must name something
+	// Prometheus refuses a selector that may match empty labels only.
 	return indicator.Selector("",
 		append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}, match...)...)
 }
 
-// Sees reports whether somebody may see an object with these labels. One without a label of the view's matchers is
-// invisible.
+// Sees reports whether a principal sees an object with these labels. An object that lacks a label of the matchers is
+// hidden.
 func (p *Principal) Sees(values map[string]string) bool {
 	return !slices.ContainsFunc(p.Match, func(m *labels.Matcher) bool {
 		return values[m.Name] == "" || !m.Matches(values[m.Name])

@@ -11,32 +11,32 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// A Deed is what somebody did, or was not let do.
-type Deed struct {
+// An Entry is an action, or a refused one.
+type Entry struct {
 	At      time.Time `json:"at"`
 	User    string    `json:"user"`
 	Way     string    `json:"way"` // how the user was authenticated
 	Role    string    `json:"role"`
-	View    string    `json:"view,omitempty"` // the selector of what the user sees, empty for everything
+	View    string    `json:"view,omitempty"` // selects the servers that the user sees; "" for all
 	Address string    `json:"address"`
 	Method  string    `json:"method"`
 	Path    string    `json:"path"`
 	Status  int       `json:"status"`
 }
 
-// A Log appends deeds to a file, one JSON object a line. The nil Log keeps none. The file is opened
-// for each line: it may be moved away while sixty runs.
+// A Log appends entries to a file, one JSON object a line. The nil Log drops them. The file is opened for each line, so
+// that it may be rotated.
 type Log struct {
 	Path string
 	mu   sync.Mutex
 }
 
-// Write appends what a principal did.
+// Write appends the entry of a request.
 func (l *Log) Write(p *Principal, r *http.Request, status int) (err error) {
 	if l == nil || l.Path == "" {
 		return nil
 	}
-	d := Deed{
+	d := Entry{
 		At: time.Now().UTC(), User: p.Name, Way: p.Way, Role: p.Role.String(),
 		Address: r.RemoteAddr, Method: r.Method, Path: r.URL.Path, Status: status,
 	}

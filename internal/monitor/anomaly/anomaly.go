@@ -1,8 +1,9 @@
-// Package anomaly is the plain statistical detector that many a monitor has: a value is
-// anomalous when it lies more than three standard deviations from the mean of the last
-// hundred, and the KV cache is blamed when its usage and TTFT rise and fall together. It is
-// there to be compared with, and for who wants it; the judgement of package diagnose is
-// what sixty goes by (docs/lab/anomaly.md has both in numbers).
+// Package anomaly is a plain statistical detector, as many monitors have it. A value is anomalous if it is more than
+// three standard deviations from the mean of the last hundred values. The KV cache is blamed if its usage correlates
+// with TTFT.
+//
+// The detector is a baseline for comparison, and an option for users. Verdicts come from package diagnose alone;
+// docs/lab/anomaly.md compares the two in numbers.
 package anomaly
 
 import (
@@ -20,11 +21,11 @@ import (
 
 // The detector's numbers.
 const (
-	Window     = 100 // values that a new one is compared with, at most
-	Least      = 20  // and at least
-	Z          = 3   // standard deviations
-	Together   = 20  // values that are correlated, the latest
-	Correlated = 0.8
+	Window           = 100 // values that a new one is compared with, at most
+	MinWindow        = 20  // the same, at least
+	Z                = 3   // standard deviations
+	CorrelatedValues = 20  // the latest values that a correlation is of
+	MinCorrelation   = 0.8
 )
 
 // Limits are the detector's settings; 0 selects the default.
@@ -34,12 +35,12 @@ type Limits struct {
 	Z      float64 `yaml:"z"`
 }
 
-// maxWindow bounds what is kept of each metric.
+// maxWindow bounds the values in memory for each metric.
 const maxWindow = 10_000
 
-// Check refuses limits with which nothing could be found.
+// Check returns an error for limits that cannot work.
 func (l Limits) Check() error {
-	l = l.orUsual()
+	l = l.withDefaults()
 	switch {
 	case l.Window < 2 || l.Window > maxWindow:
 		return fmt.Errorf("window: %d is not between 2 and %d values", l.Window, maxWindow)
@@ -51,9 +52,9 @@ func (l Limits) Check() error {
 	return nil
 }
 
-func (l Limits) orUsual() Limits {
+func (l Limits) withDefaults() Limits {
 	l.Window, l.Z = cmp.Or(l.Window, Window), cmp.Or(l.Z, Z)
-	l.Least = cmp.Or(l.Least, min(Least, l.Window))
+	l.Least = cmp.Or(l.Least, min(MinWindow, l.Window))
 	return l
 }
 
@@ -65,13 +66,13 @@ type Detector struct {
 	windows map[string][]float64
 }
 
-// Observe compares a value with those before it, and then keeps it. It returns by how many standard deviations an
-// anomaly lies above the mean of those, below where that is negative, and the mean; 0 is no anomaly.
+// Observe compares a value with the window, and adds it. For an anomaly it returns the distance from the mean in
+// standard deviations, which is negative below the mean, and the mean; otherwise 0, 0.
 func (d *Detector) Observe(metric string, value float64) (z, mean float64) {
 	if d.windows == nil {
 		d.windows = map[string][]float64{}
 	}
-	window, limits := d.windows[metric], d.orUsual()
+	window, limits := d.windows[metric], d.withDefaults()
 	if len(window) >= limits.Least {
 		usual, std := stat.PopMeanStdDev(window, nil)
 		if off := (value - usual) / std; std > 0 && math.Abs(off) > limits.Z {
@@ -91,19 +92,19 @@ const (
 	TTFTP95 = "ttft_p95"
 )
 
-// KVPressure returns how the last values of the KV cache's usage and TTFT go together, -1 to 1, and whether the one
-// raises the other; NaN before there are more than Together of each, and where one of them does not change.
+// KVPressure returns the correlation of the latest KV cache usage and TTFT, -1 to 1, and whether it exceeds
+// MinCorrelation. It returns NaN until there are more than CorrelatedValues of each, and if one of them is constant.
 func (d *Detector) KVPressure() (correlation float64, raises bool) {
 	x, y := d.windows[KVUsage], d.windows[TTFTP95]
-	if len(x) <= Together || len(y) <= Together {
+	if len(x) <= CorrelatedValues || len(y) <= CorrelatedValues {
 		return math.NaN(), false
 	}
-	correlation = stat.Correlation(x[len(x)-Together:], y[len(y)-Together:], nil)
-	return correlation, correlation > Correlated && !math.IsInf(correlation, 0)
+	correlation = stat.Correlation(x[len(x)-CorrelatedValues:], y[len(y)-CorrelatedValues:], nil)
+	return correlation, correlation > MinCorrelation && !math.IsInf(correlation, 0)
 }
 
-// pressure returns the failure mode that is about KV usage and TTFT, nil without one in the catalogue.
-func pressure(catalogue []*catalog.Pathology) *catalog.Pathology {
+// pressurePathology returns the first pathology whose condition has KV usage and TTFT, or nil.
+func pressurePathology(catalogue []*catalog.Pathology) *catalog.Pathology {
 	for _, p := range catalogue {
 		usage, ttft := false, false
 		p.When.Signals(func(of *indicator.Signal) {
@@ -116,9 +117,8 @@ func pressure(catalogue []*catalog.Pathology) *catalog.Pathology {
 	return nil
 }
 
-// metrics are what a Watcher reads of each target: the numbers of an engine that the
-// detector was written for, by its names.
-var metrics = []struct {
+// watchedMetrics are the signals that a Watcher reads of each target. The names are those of usual vLLM dashboards.
+var watchedMetrics = []struct {
 	name   string
 	signal *indicator.Signal
 }{
@@ -131,21 +131,19 @@ var metrics = []struct {
 	{"gpu_utilization", indicator.GPUUtil},
 }
 
-// An Alert is an anomaly of a target, or that its KV cache is raising TTFT.
+// An Alert is an anomaly of one metric, or the correlation of KV cache usage with TTFT.
 type Alert struct {
 	Target string
 	Labels map[string]string // the target's
 	Metric string
 	Value  float64
-	Z      float64 // standard deviations from the mean; 0 of a correlation
-	// Pathology is what the catalogue has for a correlation; nil for an anomaly of one
-	// metric, which says nothing of its cause.
+	Z      float64 // standard deviations from the mean; 0 for a correlation
+	// Pathology is the possible cause of a correlation. It is nil for an anomaly of one metric.
 	Pathology *catalog.Pathology
 	Text      string
 }
 
-// A Watcher feeds a detector for each target with the readings of diagnoses. The zero
-// value has seen none.
+// A Watcher feeds the readings of diagnoses to a detector for each target. The zero value is ready.
 type Watcher struct {
 	Catalogue []*catalog.Pathology
 	Limits
@@ -153,7 +151,7 @@ type Watcher struct {
 	detectors map[string]*Detector
 }
 
-// Observe takes the readings of the next diagnosis. A target that is gone is forgotten.
+// Observe takes the readings of the next diagnosis, and forgets targets that are not in it.
 func (w *Watcher) Observe(d *diagnose.Diagnosis) []Alert {
 	before := w.detectors
 	w.detectors = map[string]*Detector{}
@@ -165,7 +163,7 @@ func (w *Watcher) Observe(d *diagnose.Diagnosis) []Alert {
 			own = &Detector{Limits: w.Limits}
 		}
 		w.detectors[name] = own
-		for _, m := range metrics {
+		for _, m := range watchedMetrics {
 			v, _ := d.Reading(i, m.signal)
 			if !v.OK {
 				continue
@@ -185,7 +183,7 @@ func (w *Watcher) Observe(d *diagnose.Diagnosis) []Alert {
 		if r, raises := own.KVPressure(); raises {
 			a := Alert{
 				Target: name, Labels: d.Targets[i].Labels, Metric: "kv_cache_ttft_correlation", Value: r,
-				Pathology: pressure(w.Catalogue), Text: "KV cache pressure is raising TTFT",
+				Pathology: pressurePathology(w.Catalogue), Text: "KV cache pressure is raising TTFT",
 			}
 			if p := a.Pathology; p != nil {
 				a.Text += ": look at " + p.ID

@@ -143,10 +143,10 @@ func TestCorrelation(t *testing.T) {
 }
 
 func TestItIsExplainedByTheCatalogue(t *testing.T) {
-	if p := pressure(pathologies.All()); p == nil || p.ID != "kv-cache-thrashing" {
+	if p := pressurePathology(pathologies.All()); p == nil || p.ID != "kv-cache-thrashing" {
 		t.Errorf("KV usage with TTFT is %v, want kv-cache-thrashing", p)
 	}
-	if p := pressure(nil); p != nil {
+	if p := pressurePathology(nil); p != nil {
 		t.Errorf("KV usage with TTFT is %s of no catalogue", p.ID)
 	}
 }

@@ -33,7 +33,8 @@ type truth struct {
 }
 
 func wrong(id string) bool {
-	return id != "" && !slices.Contains([]string{diagnose.Healthy, diagnose.Idle, diagnose.InsufficientData, "workload-shift", "engine-restart"}, id)
+	return id != "" && !slices.Contains([]string{diagnose.Healthy, diagnose.Idle, diagnose.InsufficientData,
+		"workload-shift", "engine-restart"}, id)
 }
 
 // TestRecordings lets the detector and the judgement watch the recorded incidents side by
@@ -46,7 +47,8 @@ func TestRecordings(t *testing.T) {
 	}
 	if !*whole {
 		files = slices.DeleteFunc(files, func(f string) bool {
-			return !slices.Contains([]string{"thrashing-deep", "one-replica-down", "slow-decode-throttled"}, strings.TrimSuffix(filepath.Base(f), ".tar.zst"))
+			return !slices.Contains([]string{"thrashing-deep", "one-replica-down", "slow-decode-throttled"},
+				strings.TrimSuffix(filepath.Base(f), ".tar.zst"))
 		})
 	}
 	const every = 2 * time.Second // as often as a healthy phase of 50 s allows twenty values
@@ -70,9 +72,11 @@ func TestRecordings(t *testing.T) {
 		}
 		var all []moment
 		for at := first.Add(every); !at.After(last); at = at.Add(every) {
-			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: first, Interval: time.Second, Every: true, Pathologies: pathologies.All()})
+			d, err := diagnose.Run(t.Context(), store, diagnose.Options{
+				At: at, First: first, Interval: time.Second, Every: true, Pathologies: pathologies.All()})
 			must.Succeed(t, err)
-			m := moment{at: at, verdict: d.Verdict.ID, alarming: d.Status == diagnose.Firing && d.Verdict.Severity > catalog.Info}
+			m := moment{at: at, verdict: d.Verdict.ID, alarming: d.Status == diagnose.Firing &&
+				d.Verdict.Severity > catalog.Info}
 			for _, a := range watcher.Observe(&d) {
 				m.any, m.together = true, m.together || a.Pathology != nil
 			}
@@ -84,7 +88,8 @@ func TestRecordings(t *testing.T) {
 				accepted = slices.Concat([]string{tr.Verdict}, tr.Accept, p.Accept)
 			}
 			from, to := time.UnixMilli(max(p.FromMS, p.OnsetMS)), time.UnixMilli(p.ToMS)
-			within := slices.DeleteFunc(slices.Clone(all), func(m moment) bool { return m.at.Before(from) || m.at.After(to) })
+			within := slices.DeleteFunc(slices.Clone(all),
+				func(m moment) bool { return m.at.Before(from) || m.at.After(to) })
 			if p.Name == "healthy" {
 				healthy += to.Sub(from)
 				episode := func(is func(moment) bool) (n int) {
@@ -100,7 +105,8 @@ func TestRecordings(t *testing.T) {
 				judgement.falseAlarms += episode(func(m moment) bool { return m.alarming })
 				continue
 			}
-			if !slices.ContainsFunc(accepted, wrong) || slices.Contains(accepted, diagnose.Healthy) || slices.Contains(accepted, diagnose.Idle) {
+			if !slices.ContainsFunc(accepted, wrong) || slices.Contains(accepted, diagnose.Healthy) ||
+				slices.Contains(accepted, diagnose.Idle) {
 				continue
 			}
 			incidents++
@@ -113,7 +119,8 @@ func TestRecordings(t *testing.T) {
 			see(&detector, func(m moment) bool { return m.any })
 			see(&correlation, func(m moment) bool { return m.together })
 			see(&judgement, func(m moment) bool { return m.alarming && slices.Contains(accepted, m.verdict) })
-			t.Logf("%s, %s (%s)", strings.TrimSuffix(filepath.Base(file), ".tar.zst"), p.Name, strings.Join(accepted, ", "))
+			t.Logf("%s, %s (%s)", strings.TrimSuffix(filepath.Base(file), ".tar.zst"), p.Name,
+				strings.Join(accepted, ", "))
 		}
 		store.Close()
 	}
@@ -123,10 +130,12 @@ func TestRecordings(t *testing.T) {
 	}{{"any anomaly", &detector}, {"correlation", &correlation}, {"judgement, with the cause", &judgement}} {
 		slices.Sort(s.delays)
 		t.Logf("%s: noticed %d of %d; after %.0f s (median), %.0f s (90 %%); %d false alarms in %.0f min of healthy traffic",
-			s.name, s.found, incidents, stat.Quantile(s.delays, 0.5), stat.Quantile(s.delays, 0.9), s.falseAlarms, healthy.Minutes())
+			s.name, s.found, incidents, stat.Quantile(s.delays, 0.5), stat.Quantile(s.delays, 0.9), s.falseAlarms,
+			healthy.Minutes())
 	}
 	if judgement.found < incidents*9/10 || judgement.falseAlarms > 1 {
-		t.Errorf("the judgement found %d of %d, with %d false alarms", judgement.found, incidents, judgement.falseAlarms)
+		t.Errorf("the judgement found %d of %d, with %d false alarms", judgement.found, incidents,
+			judgement.falseAlarms)
 	}
 	if detector.found == 0 {
 		t.Error("the detector noticed nothing: was it fed?")

@@ -34,50 +34,50 @@ type Config struct {
 	From, To time.Time
 	Interval time.Duration
 	Matchers []*labels.Matcher
-	Every    bool // include targets that expose no engine metrics: the user named them
+	Every    bool // include targets without engine metrics: the user named them
 	Settings diagnose.Settings
 	Price    Price
-	// Now are the models at the end of the span, the worst first, as a monitor's overview has them.
+	// Now are the models of a monitor's overview at the end of the span, the worst first.
 	Now []view.Model
 	// Incidents are the span's incidents; nil if none are kept.
 	Incidents []view.Summary
 }
 
-// How finely a span is looked at.
+// The resolution of a measurement.
 const (
-	points      = 96 // per quantity: one for each quarter of an hour of a day
-	fewest      = 4  // scrapes that a value rests on
-	concurrency = 4  // questions at once
+	maxPoints   = 96 // values of a quantity over the span: a day has one each quarter of an hour
+	minScrapes  = 4  // scrapes behind one value
+	concurrency = 4  // queries at once
 )
 
 // Measure measures the health of all servers over a span.
 func Measure(ctx context.Context, q metrics.Querier, c Config) (*Report, error) {
-	pools, targets, err := begin(ctx, q, c)
+	pools, targets, err := discoverPools(ctx, q, c)
 	if err != nil {
 		return nil, err
 	}
 	items := []item{answering}
-	for _, area := range areas() {
+	for _, area := range sevenAreas() {
 		items = append(items, area.items...)
 	}
 	r := newReport(&c, targets)
 	for _, m := range pools {
-		if err := m.ask(ctx, items...); err != nil {
+		if err := m.measureItems(ctx, items...); err != nil {
 			return nil, err
 		}
 		r.Models = append(r.Models, m.reportModel())
 	}
-	c.judge(r)
-	r.Summary = summary(r)
+	c.setStatus(r)
+	r.Summary = summarize(r)
 	return r, nil
 }
 
-// least is how long a span is at the least.
-func (c *Config) least() time.Duration { return max(fewest*c.Interval, 10*time.Second) }
+// minSpan returns the shortest span that can be measured.
+func (c *Config) minSpan() time.Duration { return max(minScrapes*c.Interval, 10*time.Second) }
 
-// begin discovers the targets to measure, by model.
-func begin(ctx context.Context, q metrics.Querier, c Config) ([]*measuring, []diagnose.Target, error) {
-	span, least := c.To.Sub(c.From), c.least()
+// discoverPools finds the targets, and prepares a measurement for each model.
+func discoverPools(ctx context.Context, q metrics.Querier, c Config) ([]*measurement, []diagnose.Target, error) {
+	span, least := c.To.Sub(c.From), c.minSpan()
 	if span < least {
 		return nil, nil, hint.With(fmt.Errorf("measure health: %s is too short, with a scrape every %s", span,
 			c.Interval), "choose a longer one with --since")
@@ -87,19 +87,20 @@ func begin(ctx context.Context, q metrics.Querier, c Config) ([]*measuring, []di
 	if err != nil {
 		return nil, nil, err
 	}
-	asked := dialect.Deployment{Instance: []string{}, Model: []string{}, Matchers: slices.Concat(c.Matchers,
+	deployment := dialect.Deployment{Instance: []string{}, Model: []string{}, Matchers: slices.Concat(c.Matchers,
 		layout.Without)}
 	for _, t := range targets {
 		if t.Problem == "" {
-			asked.Dialects = append(asked.Dialects, t.Dialect)
+			deployment.Dialects = append(deployment.Dialects, t.Dialect)
 		}
 	}
-	asked.Dialects = dialect.Distinct(asked.Dialects)
-	step := max((span/points + time.Second - 1).Truncate(time.Second), least)
-	var out []*measuring
+	deployment.Dialects = dialect.Distinct(deployment.Dialects)
+	step := max((span/maxPoints + time.Second - 1).Truncate(time.Second), least)
+	var out []*measurement
 	for _, p := range poolsOf(targets) {
-		out = append(out, &measuring{
-			c: c, q: q, pool: p, deployment: asked, step: step, n: int(span / step), answers: map[string]*answer{},
+		out = append(out, &measurement{
+			c: c, q: q, pool: p, deployment: deployment, step: step, steps: int(span / step),
+			answers: map[string]*answer{},
 		})
 	}
 	return out, targets, nil
@@ -108,7 +109,7 @@ func begin(ctx context.Context, q metrics.Querier, c Config) ([]*measuring, []di
 // A pool is the servers of one model.
 type pool struct {
 	cluster, namespace, model string
-	instances                 []string // the label
+	instances                 []string // instance labels of the servers
 	labels                    map[string]string
 }
 
@@ -127,7 +128,7 @@ func poolsOf(targets []diagnose.Target) []*pool {
 		}
 		byKey[k].instances = append(byKey[k].instances, t.Labels["instance"])
 	}
-	// Servers that do not say which model they serve are of the only one.
+	// Servers without a model label belong to the only model.
 	if nameless := byKey[[3]string{}]; nameless != nil && len(byKey) == 2 {
 		delete(byKey, [3]string{})
 		for _, p := range byKey {
@@ -140,9 +141,9 @@ func poolsOf(targets []diagnose.Target) []*pool {
 	})
 }
 
-// series selects a signal's series that belong to the pool's servers or to the GPUs of their hosts. A server may serve
-// several models.
-func (p *pool) series(s indicator.Scope) []*labels.Matcher {
+// matchers selects a signal's series that belong to the pool's servers or to the GPUs of their hosts. A server may
+// serve several models.
+func (p *pool) matchers(s indicator.Scope) []*labels.Matcher {
 	names := make([]string, len(p.instances))
 	for i, instance := range p.instances {
 		names[i] = regexp.QuoteMeta(instance)
@@ -159,47 +160,49 @@ func (p *pool) series(s indicator.Scope) []*labels.Matcher {
 	return out
 }
 
-// measuring is the measurement of one model that is under way.
-type measuring struct {
+// A measurement collects the values of one model.
+type measurement struct {
 	c Config
 	q metrics.Querier
 	*pool
 	deployment dialect.Deployment
-	// Quantities are looked at n times over the span, a step apart.
-	step    time.Duration
-	n       int
-	past    bool               // the span before is asked too
-	answers map[string]*answer // by item.key
+	// Each quantity has a value at this number of times in the span, a step apart.
+	step       time.Duration
+	steps      int
+	withBefore bool               // the span before is asked too
+	answers    map[string]*answer // by item.key
 }
 
-// An answer holds the values of one item.
+// An answer holds the values of one item. Unknown values are NaN.
 type answer struct {
-	problem     string    // why there are none
-	course      []float64 // NaN where it is not known
-	now, before over      // over the whole span, and the one before
+	problem     string    // why there are no values; "" if there are
+	values      []float64 // one for each step
+	now, before wholeSpan // the value over the span, and over the span before
 }
 
-// over is a quantity over a whole span: one number, or a histogram's increments by upper bound.
-type over struct {
+// A wholeSpan is a quantity over a whole span: one number, or the increments of a histogram's buckets by upper bound.
+type wholeSpan struct {
 	value   *float64
 	buckets map[float64]float64
 }
 
 func (it *item) key() string { return it.signal.Name + it.expr }
 
-func (m *measuring) at(k int) time.Time { return m.c.To.Add(-time.Duration(m.n-1-k) * m.step) }
+func (m *measurement) timeOf(k int) time.Time {
+	return m.c.To.Add(-time.Duration(m.steps-1-k) * m.step)
+}
 
-// ask puts all questions.
-func (m *measuring) ask(ctx context.Context, asked ...item) error {
+// measureItems puts all questions.
+func (m *measurement) measureItems(ctx context.Context, asked ...item) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(concurrency)
 	for _, it := range asked {
-		a := &answer{problem: m.problem(it.signal), course: slices.Repeat([]float64{math.NaN()}, m.n)}
+		a := &answer{problem: m.problem(it.signal), values: slices.Repeat([]float64{math.NaN()}, m.steps)}
 		if m.answers[it.key()] = a; a.problem != "" {
 			continue
 		}
 		g.Go(func() error {
-			err := m.fill(ctx, a, it)
+			err := m.measureItem(ctx, a, it)
 			if err != nil && ctx.Err() != nil {
 				return errors.Join(context.Cause(ctx), err)
 			}
@@ -212,8 +215,8 @@ func (m *measuring) ask(ctx context.Context, asked ...item) error {
 	return g.Wait()
 }
 
-// problem says why no server answers a signal, "" where one does.
-func (m *measuring) problem(s *indicator.Signal) string {
+// problem says why no server exposes a signal. It returns "" if one does.
+func (m *measurement) problem(s *indicator.Signal) string {
 	var missing []string
 	for _, d := range m.deployment.Dialects {
 		if !d.Answers(s) {
@@ -231,10 +234,10 @@ func (m *measuring) problem(s *indicator.Signal) string {
 	return cmp.Or(s.Hint, "not exposed by any server")
 }
 
-// fill asks for one item.
-func (m *measuring) fill(ctx context.Context, a *answer, it item) error {
+// measureItem asks for one item.
+func (m *measurement) measureItem(ctx context.Context, a *answer, it item) error {
 	d := m.deployment
-	d.Matchers = slices.Concat(d.Matchers, m.series(it.signal.Scope))
+	d.Matchers = slices.Concat(d.Matchers, m.matchers(it.signal.Scope))
 	expr := func(window time.Duration, whole bool) (string, error) {
 		d.Window, d.Short, d.Past = window, min(window, max(10*time.Second, 4*m.c.Interval)), window
 		switch {
@@ -249,15 +252,15 @@ func (m *measuring) fill(ctx context.Context, a *answer, it item) error {
 	if err != nil {
 		return err
 	}
-	course, err := m.q.QueryRange(ctx, ql, metrics.Range{Start: m.at(0), End: m.c.To, Step: m.step})
+	course, err := m.q.QueryRange(ctx, ql, metrics.Range{Start: m.timeOf(0), End: m.c.To, Step: m.step})
 	if err != nil {
 		return err
 	}
 	for _, stream := range course {
 		for _, p := range stream.Values {
-			k := m.n - 1 - int(math.Round(float64(m.c.To.Sub(p.Timestamp.Time()))/float64(m.step)))
-			if v := known(float64(p.Value)); v != nil && k >= 0 && k < m.n {
-				a.course[k] = *v
+			k := m.steps - 1 - int(math.Round(float64(m.c.To.Sub(p.Timestamp.Time()))/float64(m.step)))
+			if v := finite(float64(p.Value)); v != nil && k >= 0 && k < m.steps {
+				a.values[k] = *v
 			}
 		}
 	}
@@ -267,17 +270,17 @@ func (m *measuring) fill(ctx context.Context, a *answer, it item) error {
 	if ql, err = expr(m.c.To.Sub(m.c.From).Truncate(time.Second), true); err != nil {
 		return err
 	}
-	if err := m.count(ctx, ql, m.c.To, &a.now); err != nil || !m.past {
+	if err := m.queryWhole(ctx, ql, m.c.To, &a.now); err != nil || !m.withBefore {
 		return err
 	}
-	return m.count(ctx, ql, m.c.From, &a.before)
+	return m.queryWhole(ctx, ql, m.c.From, &a.before)
 }
 
-// count asks for a quantity over the whole span before a moment.
-func (m *measuring) count(ctx context.Context, ql string, at time.Time, to *over) error {
+// queryWhole asks for a quantity over the whole span before a moment.
+func (m *measurement) queryWhole(ctx context.Context, ql string, at time.Time, to *wholeSpan) error {
 	answered, err := m.q.Query(ctx, ql, at)
 	for _, sample := range answered {
-		v := known(float64(sample.Value))
+		v := finite(float64(sample.Value))
 		bound, wrong := strconv.ParseFloat(string(sample.Metric[model.BucketLabel]), 64)
 		switch {
 		case v == nil:
@@ -292,7 +295,7 @@ func (m *measuring) count(ctx context.Context, ql string, at time.Time, to *over
 	return err
 }
 
-// newReport is a report without models.
+// newReport returns a report without models.
 func newReport(c *Config, targets []diagnose.Target) *Report {
 	r := &Report{
 		Schema: Schema, Tool: version.This(), At: c.To.UTC(), From: c.From.UTC(), To: c.To.UTC(), Models: []Model{},
@@ -309,8 +312,8 @@ func newReport(c *Config, targets []diagnose.Target) *Report {
 	return r
 }
 
-// findLimits returns the objectives that hold for the model.
-func (m *measuring) findLimits() threshold.Sources {
+// findLimits returns the objectives of the model.
+func (m *measurement) findLimits() threshold.Sources {
 	set := &m.c.Settings
 	limits := threshold.Sources{Set: set.Set, Measured: baseline.For(set.Baselines, m.pool.model)}
 	if o, ok := set.Objectives.For(m.labels); ok {
@@ -319,78 +322,85 @@ func (m *measuring) findLimits() threshold.Sources {
 	return limits
 }
 
-// reportModel puts the answers together.
-func (m *measuring) reportModel() Model {
+// reportModel makes the model's part of the report from the answers.
+func (m *measurement) reportModel() Model {
 	p, limits := m.pool, m.findLimits()
 	out := Model{
 		Model: p.model, Namespace: p.namespace, Cluster: p.cluster, Replicas: len(p.instances),
-		Status: view.HealthUnknown, Areas: []Area{}, Cost: m.cost(),
-		Now: Now{m.last(indicator.KVUsage), m.last(indicator.Waiting), m.last(indicator.Running),
-			m.last(indicator.GPUUtil)},
+		Status: view.HealthUnknown, Areas: []Area{}, Cost: m.newCost(),
+		Now: Now{m.lastValue(indicator.KVUsage), m.lastValue(indicator.Waiting), m.lastValue(indicator.Running),
+			m.lastValue(indicator.GPUUtil)},
 	}
-	for _, area := range areas() {
+	for _, area := range sevenAreas() {
 		a := Area{ID: area.id, Title: area.title, Asks: area.asks, Rows: []Row{}}
 		for _, it := range area.items {
-			a.Rows = append(a.Rows, m.row(it, limits))
+			a.Rows = append(a.Rows, m.newRow(it, limits))
 		}
 		out.Areas = append(out.Areas, a)
 	}
 	return out
 }
 
-// last is a signal's value at the end of the span.
-func (m *measuring) last(s *indicator.Signal) *float64 {
+// lastValue returns a signal's value at the end of the span, or nil.
+func (m *measurement) lastValue(s *indicator.Signal) *float64 {
 	if a := m.answers[s.Name]; a.problem == "" {
-		return known(a.course[m.n-1])
+		return finite(a.values[m.steps-1])
 	}
 	return nil
 }
 
-// row computes a row.
-func (m *measuring) row(it item, limits threshold.Sources) Row {
+// newRow computes the row of an item.
+func (m *measurement) newRow(it item, limits threshold.Sources) Row {
 	s, a := it.signal, m.answers[it.key()]
 	r := Row{ID: s.Name, Title: cmp.Or(it.title, s.Title), Unit: string(s.Unit), How: it.how, Reason: a.problem}
-	limit, promised := threshold.Limit{}, false
-	if k := slices.IndexFunc(threshold.Promises(), func(p threshold.Promise) bool { return p.Signal == s }); k >= 0 {
-		limit, promised = limits.Limit(threshold.Promises()[k].Threshold)
-	}
+	limit, promised := promisedLimit(s, limits)
 	if promised { // even if the value is unknown
-		r.Limit = &limit.Value
+		r.Limit = &limit
 	}
 	if a.problem != "" {
 		return r
 	}
-	sum, times := add(a.course)
-	r.Value = known(sum / times)
+	sum, n := sumKnown(a.values)
+	r.Value = finite(sum / n)
 	if it.how == OfAll || it.how == Total {
-		r.Value, r.ValueText = a.now.whole(s)
+		r.Value, r.ValueText = a.now.valueOf(s)
 	}
 	if r.Value == nil {
 		r.Reason = "no samples, or too few requests"
 		return r
 	}
-	kept := 0.0
-	for k, v := range a.course {
+	met := 0.0
+	for k, v := range a.values {
 		if math.IsNaN(v) {
 			continue
 		}
-		if r.Worst == nil || it.low && v < *r.Worst || !it.low && v > *r.Worst {
-			at := m.at(k).UTC()
-			r.Worst, r.WorstAt = &v, &at
+		if r.Worst == nil || it.lowIsWorst && v < *r.Worst || !it.lowIsWorst && v > *r.Worst {
+			r.Worst, r.WorstAt = &v, new(m.timeOf(k).UTC())
 		}
-		if v <= limit.Value {
-			kept++
+		if v <= limit {
+			met++
 		}
 	}
 	if promised {
-		r.Kept = known(kept / times)
+		r.Kept = finite(met / n)
 	}
 	return r
 }
 
-// whole returns a value over a span, nil if it is unknown or rests on too few requests, and how it is written if only a
-// percentile's bucket is known.
-func (o *over) whole(s *indicator.Signal) (value *float64, text string) {
+// promisedLimit returns the objective of a signal, if it has one.
+func promisedLimit(s *indicator.Signal, limits threshold.Sources) (limit float64, ok bool) {
+	promises := threshold.Promises()
+	k := slices.IndexFunc(promises, func(p threshold.Promise) bool { return p.Signal == s })
+	if k < 0 {
+		return 0, false
+	}
+	l, ok := limits.Limit(promises[k].Threshold)
+	return l.Value, ok
+}
+
+// valueOf returns the value of a signal over the span, or nil if it is unknown or has too few requests. text is how a
+// percentile is written of which only the bucket is known.
+func (o *wholeSpan) valueOf(s *indicator.Signal) (value *float64, text string) {
 	if s.Histogram == "" {
 		return o.value, ""
 	}
@@ -411,18 +421,18 @@ func (o *over) whole(s *indicator.Signal) (value *float64, text string) {
 		return nil, ""
 	}
 	v := indicator.BucketValue(s.Quantile, bounds, upTo, total)
-	return known(v.Or(math.NaN())), indicator.FormatBound(v, s.Unit)
+	return finite(v.Or(math.NaN())), indicator.FormatBound(v, s.Unit)
 }
 
-func known(v float64) *float64 {
+func finite(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
 	}
 	return &v
 }
 
-// add adds up the known values, and counts them.
-func add(values []float64) (sum, n float64) {
+// sumKnown adds up and counts the values that are not NaN.
+func sumKnown(values []float64) (sum, n float64) {
 	for _, v := range values {
 		if !math.IsNaN(v) {
 			n++

@@ -92,7 +92,8 @@ http_requests_total{handler="/v1/completions",method="POST",status="5xx"} %[7]d
 func measure(t *testing.T, store *embedded.Store, c health.Config) *health.Report {
 	t.Helper()
 	c.From, c.To, c.Interval = end.Add(-time.Hour), end, every
-	d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: end, First: began, Interval: every, Pathologies: pathologies.All(), Settings: c.Settings})
+	d, err := diagnose.Run(t.Context(), store, diagnose.Options{
+		At: end, First: began, Interval: every, Pathologies: pathologies.All(), Settings: c.Settings})
 	must.Succeed(t, err)
 	c.Now = told(&d)
 	r, err := health.Measure(t.Context(), store, c)
@@ -162,7 +163,8 @@ func TestMeasure(t *testing.T) {
 	} {
 		w := row(t, r, tc.area, tc.id)
 		if !near(w.Value, tc.value) || !math.IsNaN(tc.worst) && !near(w.Worst, tc.worst) {
-			t.Errorf("%s: %s, worst %s: %s; want %g, worst %g", tc.id, value(w.Value), value(w.Worst), w.Reason, tc.value, tc.worst)
+			t.Errorf("%s: %s, worst %s: %s; want %g, worst %g", tc.id, value(w.Value), value(w.Worst), w.Reason,
+				tc.value, tc.worst)
 		}
 	}
 	if w := row(t, r, "user-experience", "ttft_p95"); !near(w.Limit, 0.5) || !near(w.Kept, 0.5) {
@@ -172,8 +174,10 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("got %+v of what is not exposed", w)
 	}
 	n := r.Models[0].Now
-	if !near(n.KVCacheUtilization, 0.5) || !near(n.QueueDepth, 3) || !near(n.ActiveSequences, 2) || !near(n.GPUUtilization, 0.8) {
-		t.Errorf("now %s, %s, %s, %s", value(n.KVCacheUtilization), value(n.QueueDepth), value(n.ActiveSequences), value(n.GPUUtilization))
+	if !near(n.KVCacheUtilization, 0.5) || !near(n.QueueDepth, 3) || !near(n.ActiveSequences, 2) ||
+		!near(n.GPUUtilization, 0.8) {
+		t.Errorf("now %s, %s, %s, %s", value(n.KVCacheUtilization), value(n.QueueDepth), value(n.ActiveSequences),
+			value(n.GPUUtilization))
 	}
 	if r.Status != view.HealthFailing || r.Models[0].Status != view.HealthFailing {
 		t.Errorf("status %s while one request in eleven fails", r.Status)
@@ -182,12 +186,14 @@ func TestMeasure(t *testing.T) {
 
 func TestTooShortAndInterrupted(t *testing.T) {
 	store := play(t, "m")
-	if _, err := health.Measure(t.Context(), store, health.Config{From: end.Add(-30 * time.Second), To: end, Interval: every}); err == nil {
+	if _, err := health.Measure(t.Context(), store, health.Config{
+		From: end.Add(-30 * time.Second), To: end, Interval: every}); err == nil {
 		t.Error("no error for two scrapes")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := health.Measure(ctx, store, health.Config{From: end.Add(-time.Hour), To: end, Interval: every}); err == nil {
+	if _, err := health.Measure(ctx, store, health.Config{
+		From: end.Add(-time.Hour), To: end, Interval: every}); err == nil {
 		t.Error("no error though it was interrupted")
 	}
 }
@@ -196,8 +202,10 @@ func TestTooShortAndInterrupted(t *testing.T) {
 func TestReports(t *testing.T) {
 	const hostile = "<script>alert(1)</script>|`x`\x1b[31m"
 	r := measure(t, play(t, hostile), health.Config{Incidents: []view.Summary{{
-		ID: "2026-03-02-0930-http-errors", Pathology: "http-errors", Severity: "page", Model: hostile, Began: end.Add(-30 * time.Minute), Targets: []string{"a"},
-		Acknowledged: &view.Acknowledgement{By: "<b>ann</b>", At: end}, Notes: []view.Note{{By: "ann", Text: "rolled <i>back</i>\x1b[2J"}},
+		ID: "2026-03-02-0930-http-errors", Pathology: "http-errors", Severity: "page", Model: hostile,
+		Began: end.Add(-30 * time.Minute), Targets: []string{"a"},
+		Acknowledged: &view.Acknowledgement{By: "<b>ann</b>", At: end},
+		Notes:        []view.Note{{By: "ann", Text: "rolled <i>back</i>\x1b[2J"}},
 	}}})
 	var text, full, md, page, js bytes.Buffer
 	d := healthreport.Document(r)
@@ -216,7 +224,8 @@ func TestReports(t *testing.T) {
 		if strings.Contains(b.String(), "\x1b") {
 			t.Errorf("the %s hands an escape sequence on", name)
 		}
-		if name != "text" && name != "full" && (strings.Contains(b.String(), "<script") || strings.Contains(b.String(), "<b>ann") || strings.Contains(b.String(), "<i>back")) {
+		if name != "text" && name != "full" && (strings.Contains(b.String(), "<script") ||
+			strings.Contains(b.String(), "<b>ann") || strings.Contains(b.String(), "<i>back")) {
 			t.Errorf("the %s hands markup on", name)
 		}
 	}
@@ -231,18 +240,21 @@ func TestReports(t *testing.T) {
 		Schema string
 		Models []struct{ Areas []struct{ ID string } }
 	}
-	if err := json.Unmarshal(js.Bytes(), &v); err != nil || v.Schema != health.Schema || len(v.Models[0].Areas) != 7 || bytes.Contains(js.Bytes(), []byte(`"rows": null`)) {
+	if err := json.Unmarshal(js.Bytes(), &v); err != nil || v.Schema != health.Schema || len(v.Models[0].Areas) != 7 ||
+		bytes.Contains(js.Bytes(), []byte(`"rows": null`)) {
 		t.Errorf("JSON: %v, %+v", err, v)
 	}
 }
 
 // TestAPromiseThatIsNotKnownIsTold: of what was promised and cannot be measured, every form says that it is unknown.
 func TestAPromiseThatIsNotKnownIsTold(t *testing.T) {
-	promised := &slo.File{Objectives: []slo.Objective{{TTFTP95: 500 * time.Millisecond, ITLP95: 50 * time.Millisecond, E2EP95: 10 * time.Second}}}
+	promised := &slo.File{Objectives: []slo.Objective{{
+		TTFTP95: 500 * time.Millisecond, ITLP95: 50 * time.Millisecond, E2EP95: 10 * time.Second}}}
 	r := measure(t, play(t, "m"), health.Config{Settings: diagnose.Settings{Objectives: promised}})
 	var text, full, md, page bytes.Buffer
 	d := healthreport.Document(r)
-	for _, err := range []error{d.Text(&text, render.Options{}, false), d.Text(&full, render.Options{}, true), d.Markdown(&md), d.HTML(&page)} {
+	for _, err := range []error{d.Text(&text, render.Options{}, false), d.Text(&full, render.Options{}, true),
+		d.Markdown(&md), d.HTML(&page)} {
 		must.Succeed(t, err)
 	}
 	for _, id := range []string{"itl_p95", "e2e_p95"} {
@@ -255,7 +267,8 @@ func TestAPromiseThatIsNotKnownIsTold(t *testing.T) {
 			t.Errorf("the text lacks %q:\n%s", want, &text)
 		}
 		for name, b := range map[string]*bytes.Buffer{"full": &full, "Markdown": &md, "HTML": &page} {
-			if _, after, _ := strings.Cut(b.String(), "objective "+w.Number(w.Limit)); !strings.Contains(b.String(), w.Title) || after == "" || !strings.Contains(b.String(), "unknown: ") {
+			if _, after, _ := strings.Cut(b.String(), "objective "+w.Number(w.Limit)); !strings.Contains(b.String(),
+				w.Title) || after == "" || !strings.Contains(b.String(), "unknown: ") {
 				t.Errorf("the %s does not say that %s is unknown", name, w.Title)
 			}
 		}
@@ -288,8 +301,11 @@ func TestModelsApart(t *testing.T) {
 			}
 		}
 		n := float64(k + 1)
-		if m.Model != string(rune('a'+k)) || got["running"] != n || got["resident_memory"] != 100*n || !near(m.Now.GPUUtilization, 0.4*n) || got["up"] != 1 || m.Cost.GPUHours == nil || !near(m.Cost.GPUHours, 1) {
-			t.Errorf("model %d, %s: %v, now %s, %s GPU hours", k, m.Model, got, value(m.Now.GPUUtilization), value(m.Cost.GPUHours))
+		if m.Model != string(rune('a'+k)) || got["running"] != n || got["resident_memory"] != 100*n ||
+			!near(m.Now.GPUUtilization, 0.4*n) || got["up"] != 1 || m.Cost.GPUHours == nil ||
+			!near(m.Cost.GPUHours, 1) {
+			t.Errorf("model %d, %s: %v, now %s, %s GPU hours", k, m.Model, got, value(m.Now.GPUUtilization),
+				value(m.Cost.GPUHours))
 		}
 	}
 	if len(r.Models) != 2 {
@@ -299,20 +315,25 @@ func TestModelsApart(t *testing.T) {
 
 // TestWhatIsNotCertainIsNoHealth: the status, the model's and the sentence say so.
 func TestWhatIsNotCertainIsNoHealth(t *testing.T) {
-	v := diagnose.Verdict{ID: diagnose.NotCertain, Status: diagnose.Pending, Summary: "Not certain yet: 14 requests wait, and nobody got a first token for 20 s on a"}
+	v := diagnose.Verdict{ID: diagnose.NotCertain, Status: diagnose.Pending,
+		Summary: "Not certain yet: 14 requests wait, and nobody got a first token for 20 s on a"}
 	r, err := health.Measure(t.Context(), play(t, "m"), health.Config{
-		From: end.Add(-10 * time.Minute), To: end, Interval: every, Now: told(&diagnose.Diagnosis{Status: v.Status, Verdict: v, Verdicts: []diagnose.Verdict{v}}),
+		From: end.Add(-10 * time.Minute), To: end, Interval: every,
+		Now: told(&diagnose.Diagnosis{Status: v.Status, Verdict: v, Verdicts: []diagnose.Verdict{v}}),
 	})
 	must.Succeed(t, err)
 	const want = "Not certain at the end: 14 requests wait, and nobody got a first token for 20 s on a"
-	if r.Status != view.HealthUncertain || r.Models[0].Status != view.HealthUncertain || r.Models[0].Verdict != diagnose.NotCertain || !strings.HasPrefix(r.Summary, want) {
+	if r.Status != view.HealthUncertain || r.Models[0].Status != view.HealthUncertain ||
+		r.Models[0].Verdict != diagnose.NotCertain || !strings.HasPrefix(r.Summary, want) {
 		t.Errorf("status %s, model %s, %q; want %q", r.Status, r.Models[0].Status, r.Summary, want)
 	}
 }
 
-// TestImpactWithoutAPastCountsNobodyAsSlow: where nothing is promised and nothing was before, nothing is known to be slow.
+// TestImpactWithoutAPastCountsNobodyAsSlow: where nothing is promised and nothing was before, nothing is known to be
+// slow.
 func TestImpactWithoutAPastCountsNobodyAsSlow(t *testing.T) {
-	i, err := health.Impact(t.Context(), playPages(t, "m", withStreams("inter_token_latency")), health.Config{From: end.Add(-24 * time.Hour), To: end, Interval: every}, view.Summary{Model: "m"})
+	i, err := health.Impact(t.Context(), playPages(t, "m", withStreams("inter_token_latency")),
+		health.Config{From: end.Add(-24 * time.Hour), To: end, Interval: every}, view.Summary{Model: "m"})
 	must.Succeed(t, err)
 	if i == nil || i.Slow != nil || i.Failed == 0 {
 		t.Errorf("%+v", i)
@@ -322,8 +343,8 @@ func TestImpactWithoutAPastCountsNobodyAsSlow(t *testing.T) {
 	}
 }
 
-// TestImpactCountsWhoIsHurt: of the last half hour all first tokens are late and a third of the answers come slowly, and
-// one request in eleven of the hour failed.
+// TestImpactCountsWhoIsHurt: of the last half hour all first tokens are late and a third of the answers come slowly,
+// and one request in eleven of the hour failed.
 func TestImpactCountsWhoIsHurt(t *testing.T) {
 	promised := func(o slo.Objective) *slo.File { return &slo.File{Objectives: []slo.Objective{o}} }
 	const month = 30 * 24 * 7200 // requests, as in the hour before
@@ -334,19 +355,28 @@ func TestImpactCountsWhoIsHurt(t *testing.T) {
 		want       string
 		share      float64 // of the month's budget; 0 for none
 	}{
-		"late":            {"m", promised(slo.Objective{TTFTP95: 500 * time.Millisecond}), nil, "7230 of 15840 requests late, 1440 failed in 60 min", 7200 / (0.05 * month)},
-		"failed":          {"m", promised(slo.Objective{Availability: 0.99}), nil, "1440 of 15840 requests failed in 60 min", 1440 / (0.01 * month)},
-		"nothing set":     {"m", nil, nil, "1440 of 15840 requests failed in 60 min", 0},
-		"slow answers":    {"m", promised(slo.Objective{ITLP95: 50 * time.Millisecond}), withStreams("request_time_per_output_token"), "1440 of 15840 requests failed, 2410 of 14400 answers slow in 60 min", 0},
-		"slow tokens":     {"m", promised(slo.Objective{ITLP95: 50 * time.Millisecond}), withStreams("inter_token_latency"), "1440 of 15840 requests failed, 2410 of 14400 tokens slow in 60 min", 0},
-		"slower by twice": {"m", nil, withStreams("inter_token_latency"), "1440 of 15840 requests failed, 2410 of 14400 tokens slow in 60 min", 0},
-		"no tokens":       {"m", nil, withoutTokens, "485 of 16325 requests late, 1440 failed in 60 min", 0},
-		"another model":   {"other", nil, nil, "", 0},
+		"late": {"m", promised(slo.Objective{TTFTP95: 500 * time.Millisecond}), nil,
+			"7230 of 15840 requests late, 1440 failed in 60 min", 7200 / (0.05 * month)},
+		"failed": {"m", promised(slo.Objective{Availability: 0.99}), nil,
+			"1440 of 15840 requests failed in 60 min", 1440 / (0.01 * month)},
+		"nothing set": {"m", nil, nil, "1440 of 15840 requests failed in 60 min", 0},
+		"slow answers": {"m", promised(slo.Objective{ITLP95: 50 * time.Millisecond}),
+			withStreams("request_time_per_output_token"),
+			"1440 of 15840 requests failed, 2410 of 14400 answers slow in 60 min", 0},
+		"slow tokens": {"m", promised(slo.Objective{ITLP95: 50 * time.Millisecond}),
+			withStreams("inter_token_latency"), "1440 of 15840 requests failed, 2410 of 14400 tokens slow in 60 min",
+			0},
+		"slower by twice": {"m", nil, withStreams("inter_token_latency"),
+			"1440 of 15840 requests failed, 2410 of 14400 tokens slow in 60 min", 0},
+		"no tokens":     {"m", nil, withoutTokens, "485 of 16325 requests late, 1440 failed in 60 min", 0},
+		"another model": {"other", nil, nil, "", 0},
 	} {
 		if tc.page == nil {
 			tc.page = func(page string) string { return page }
 		}
-		i, err := health.Impact(t.Context(), playPages(t, "m", tc.page), health.Config{From: end.Add(-time.Hour), To: end, Interval: every, Settings: diagnose.Settings{Objectives: tc.objectives}}, view.Summary{Model: tc.of})
+		i, err := health.Impact(t.Context(), playPages(t, "m", tc.page),
+			health.Config{From: end.Add(-time.Hour), To: end, Interval: every,
+				Settings: diagnose.Settings{Objectives: tc.objectives}}, view.Summary{Model: tc.of})
 		must.Succeed(t, err)
 		switch {
 		case tc.want == "":
@@ -361,7 +391,8 @@ func TestImpactCountsWhoIsHurt(t *testing.T) {
 	}
 }
 
-// withoutTokens is a page of an engine that makes no tokens, whose clients come and wait: one each scrape of the last hour.
+// withoutTokens is a page of an engine that makes no tokens, whose clients come and wait: one each scrape of the last
+// hour.
 func withoutTokens(page string) string {
 	_, rest, _ := strings.Cut(page, `count{model_name="m"} `)
 	n := 0
@@ -371,8 +402,8 @@ func withoutTokens(page string) string {
 	return fmt.Sprintf("%svllm:generation_tokens_total{model_name=\"m\"} 1000\nvllm:num_requests_running%sprocess_open_fds %d\n", before, after, 40+max(0, n-3600)/30)
 }
 
-// withStreams adds to a page a histogram of vLLM's whose observations are all the page's first tokens: 20 ms, and a third
-// of those that are late 60 ms.
+// withStreams adds to a page a histogram of vLLM's whose observations are all the page's first tokens: 20 ms, and a
+// third of those that are late 60 ms.
 func withStreams(family string) func(string) string {
 	return func(page string) string {
 		counted := func(le string) (n int) {
@@ -384,6 +415,8 @@ func withStreams(family string) func(string) string {
 		for le, n := range map[string]int{"0.025": all - late/3, "0.05": all - late/3, "0.075": all, "+Inf": all} {
 			page += fmt.Sprintf("vllm:%s_seconds_bucket{model_name=\"m\",le=\"%s\"} %d\n", family, le, n)
 		}
-		return page + fmt.Sprintf("vllm:%[1]s_seconds_sum{model_name=\"m\"} %[2]d\nvllm:%[1]s_seconds_count{model_name=\"m\"} %[2]d\n", family, all)
+		return page + fmt.Sprintf(
+			"vllm:%[1]s_seconds_sum{model_name=\"m\"} %[2]d\nvllm:%[1]s_seconds_count{model_name=\"m\"} %[2]d\n",
+			family, all)
 	}
 }

@@ -1,5 +1,12 @@
-// Package health measures servers over a day or a week: service to users, demand, utilization, output, and faults. It
-// asks a Querier and does no other I/O; package monitor/health/healthreport writes the report.
+// Package health measures servers over a span such as a day: service to users, demand, utilization, output, and faults.
+//
+// [Measure] finds the servers of each model, queries every signal of seven areas (user experience, offered load,
+// scheduler, memory, useful work, workload, infrastructure), and returns a [Report]. Each signal is one [Row]: its
+// value over the span, its worst moment, and the share of the time in which its objective was met. [Impact] measures in
+// the same way how many requests one incident hurt.
+//
+// The package judges nothing: the state of a model is the monitor's. It queries a Querier and does no other I/O.
+// Package monitor/health/healthreport writes the report.
 package health
 
 import (
@@ -22,20 +29,19 @@ const Schema = "sixty.health/v3"
 type Report struct {
 	Schema  string       `json:"schema"`
 	Tool    version.Tool `json:"tool"`
-	At      time.Time    `json:"at"` // the end of the span, of which "now" is said
+	At      time.Time    `json:"at"` // the end of the span, to which Now and Status belong
 	From    time.Time    `json:"from"`
 	To      time.Time    `json:"to"`
 	Status  view.Health  `json:"status"`
 	Summary string       `json:"summary"`
 	Models  []Model      `json:"models"`
-	// Incidents are those that were open within the span, the latest first; Known is false
-	// where nobody kept any.
+	// Incidents are those that were open in the span, the latest first. IncidentsKnown is false if none are stored.
 	Incidents      []view.Summary `json:"incidents"`
 	IncidentsKnown bool           `json:"incidents_known"`
 	Notes          []string       `json:"notes"`
 }
 
-// Now is what a look at the servers shows at the end of the span.
+// Now holds a model's values at the end of the span.
 type Now struct {
 	KVCacheUtilization *float64 `json:"kv_cache_utilization"` // 0 to 1, of the fullest replica
 	QueueDepth         *float64 `json:"queue_depth"`          // requests that wait
@@ -50,14 +56,14 @@ type Model struct {
 	Cluster   string      `json:"cluster"`
 	Replicas  int         `json:"replicas"`
 	Status    view.Health `json:"status"`
-	Verdict   string      `json:"verdict"` // its id
+	Verdict   string      `json:"verdict"` // the verdict's ID
 	Summary   string      `json:"summary"`
 	Now       Now         `json:"now"`
-	Areas     []Area      `json:"areas"` // the seven, in their order
+	Areas     []Area      `json:"areas"` // all seven, in order
 	Cost      *Cost       `json:"cost"`
 }
 
-// An Area is one of the seven that a health report speaks of.
+// An Area is one of the seven parts of a health report.
 type Area struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
@@ -65,7 +71,7 @@ type Area struct {
 	Rows  []Row  `json:"rows"`
 }
 
-// Measured reports whether something of an area is known.
+// Measured reports whether any value of an area is known.
 func (a *Area) Measured() bool {
 	return slices.ContainsFunc(a.Rows, func(r Row) bool { return r.Value != nil })
 }
@@ -76,20 +82,20 @@ type Row struct {
 	Title string `json:"title"`
 	Unit  string `json:"unit"`
 	How   How    `json:"how"`
-	// Value is of the whole span.
+	// Value is the value over the whole span.
 	Value *float64 `json:"value"`
-	// Worst is the worst of some minutes, at WorstAt.
+	// Worst is the worst value of one step of the span (a quarter of an hour of a day), at WorstAt.
 	Worst   *float64   `json:"worst"`
 	WorstAt *time.Time `json:"worst_at"`
 	// Limit is the objective, and Kept the share of the time with traffic in which it was met.
 	Limit  *float64 `json:"limit"`
 	Kept   *float64 `json:"kept"`
-	Reason string   `json:"reason"` // why the value is not known
-	// ValueText is how the value is written of which only a bucket or a bound is known.
+	Reason string   `json:"reason"` // why the value is unknown
+	// ValueText is the text of a value that is only known as a bucket or a bound.
 	ValueText string `json:"value_text,omitempty"`
 }
 
-// Number writes one of a row's numbers; "" where it is not known.
+// Number formats one of a row's numbers; "" if it is unknown.
 func (r *Row) Number(v *float64) string {
 	if v == nil {
 		return ""
@@ -97,19 +103,19 @@ func (r *Row) Number(v *float64) string {
 	return indicator.FormatNumber(*v, indicator.Unit(r.Unit))
 }
 
-// How says what the value of a row is.
+// How says how the value of a row is computed.
 type How string
 
 // The ways.
 const (
-	OfAll     How = "all"   // over all requests, or all scrapes, of all replicas
-	Total     How = "total" // all that happened
+	OfAll     How = "all"   // over all requests or scrapes of all replicas
+	Total     How = "total" // the sum
 	PerSecond How = "rate"  // mean over the span, of all replicas together
-	Mean      How = "mean"  // mean over the span, of all replicas together or, as the signal says, of the fullest
+	Mean      How = "mean"  // mean over the span, of all replicas together or, for some signals, of the fullest
 )
 
-// judge adds how the models are at the end of the span.
-func (c *Config) judge(r *Report) {
+// setStatus takes the state and the verdict of each model from the monitor.
+func (c *Config) setStatus(r *Report) {
 	r.Status = view.HealthUnknown
 	for i := range c.Now {
 		m := &c.Now[i]
@@ -117,16 +123,16 @@ func (c *Config) judge(r *Report) {
 			r.Status = m.Health
 		}
 		for k := range r.Models {
-			of := &r.Models[k]
-			if len(c.Now) == 1 || of.Cluster == m.Cluster && of.Namespace == m.Namespace && of.Model == m.Model {
-				of.Status, of.Verdict, of.Summary = m.Health, m.Verdict.ID, m.Verdict.Summary
+			out := &r.Models[k]
+			if len(c.Now) == 1 || out.Cluster == m.Cluster && out.Namespace == m.Namespace && out.Model == m.Model {
+				out.Status, out.Verdict, out.Summary = m.Health, m.Verdict.ID, m.Verdict.Summary
 			}
 		}
 	}
 }
 
-// summary is the report in a sentence or two.
-func summary(r *Report) string {
+// summarize writes the report in a sentence.
+func summarize(r *Report) string {
 	out := map[view.Health]string{
 		view.HealthFailing: "Failing", view.HealthDegraded: "Degraded", view.HealthUncertain: "Not certain",
 		view.HealthUnknown: "State unknown", view.HealthHealthy: "Healthy",

@@ -7,8 +7,8 @@
 //  2. assigns each sign to an open or recent incident on the same servers (incidentOf), by pathology, by the causes in
 //     the catalogue, and by onset. A sign without an incident begins one, unless it is the restart of a sick server;
 //  3. continues the incidents that have signs (continueFound): severity, onsets, name, title, story and advice;
-//  4. lets the others become quiet, and ends them after [QuietToEnd] (continueUnseen). An incident that cannot be judged
-//     stays open;
+//  4. lets the others become quiet, and ends them after [QuietToEnd] (continueUnseen). An incident that cannot be
+//     judged stays open;
 //  5. notes what happens to the servers, and measures an applied fix (watchServers).
 //
 // An incident is named after one pathology, Pathology in its summary. The name moves to a cause of it, to a worse fault

@@ -1,6 +1,6 @@
-// Package mcp serves assistants by the Model Context Protocol, with five tools: they diagnose, show a quantity over
-// time, explain a failure mode, simulate a change, and list incidents. All tools are read-only. Their answers are
-// bounded, and contain neither prompts nor secrets.
+// Package mcp serves assistants over the Model Context Protocol, with five tools: diagnose, signal (a signal over
+// time), explain (a runbook), simulate (a change), and incidents. All tools are read-only. Their answers are bounded,
+// and contain neither prompts nor secrets.
 package mcp
 
 import (
@@ -29,24 +29,24 @@ import (
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
-// Bounds of what a tool answers and takes.
+// Bounds of an answer.
 const (
 	maxText   = 24_000 // characters of one answer
-	maxPoints = 60     // points of a quantity over time
+	maxPoints = 60     // points of a signal
 )
 
 // Options configure the tools.
 type Options struct {
 	Source *source.Source
-	// Diagnose makes a diagnosis of a moment; a zero time is now.
+	// Diagnose makes a diagnosis of a time; zero stands for the latest one.
 	Diagnose func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error)
-	// Explained are the failure modes whose runbooks are shown.
+	// Explained lists the pathologies for the tool explain.
 	Explained []*catalog.Pathology
-	// Incidents, which may be nil, are those that were kept, the latest first.
+	// Incidents, which may be nil, returns the stored incidents, the latest first.
 	Incidents func() []view.Summary
-	// Judge is the diagnosis of which a change of a model's servers is simulated.
+	// Judge returns the diagnosis on which a change of a model's servers is simulated.
 	Judge func(ctx context.Context, model string) (diagnose.Diagnosis, error)
-	// Within is how long one answer may take; 0 is 55 s, less than the minute that assistants wait.
+	// Within bounds the time of one answer; 0 stands for 55 s: assistants wait for a minute.
 	Within time.Duration
 }
 
@@ -61,33 +61,38 @@ func Server(o Options) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "sixty", Title: "sixty", Version: version.Get().Version},
 		&mcp.ServerOptions{Instructions: instructions})
 	t := tools{o}
-	add(s, o.Within, "diagnose",
-		"What is wrong with the inference servers now or at a given time, why, and what to change, with evidence and predicted effects.", t.diagnose)
-	add(s, o.Within, "signal",
-		"One signal of the servers over time, with its normal value, such as ttft_p95, itl_p95, requests_waiting, kv_cache_usage, preemptions. Without a name: the list of signals.", t.signal)
-	add(s, o.Within, "explain",
-		"The runbook of a failure mode: how to confirm it, what to do, and the trade-offs. Without an id: the list of failure modes.", t.explain)
-	add(s, o.Within, "simulate",
-		"The effect of a change on a model's servers: replicas, load, prompt and output lengths, vLLM flags. Results have intervals.", t.simulate)
+	addTool(s, o.Within, "diagnose",
+		"What is wrong with the inference servers now or at a given time, why, and what to change, with evidence and "+
+			"predicted effects.", t.diagnose)
+	addTool(s, o.Within, "signal",
+		"One signal of the servers over time, with its normal value, such as ttft_p95, itl_p95, requests_waiting, "+
+			"kv_cache_usage, preemptions. Without a name: the list of signals.", t.signal)
+	addTool(s, o.Within, "explain",
+		"The runbook of a failure mode: how to confirm it, what to do, and the trade-offs. Without an id: the list of "+
+			"failure modes.", t.explain)
+	addTool(s, o.Within, "simulate",
+		"The effect of a change on a model's servers: replicas, load, prompt and output lengths, vLLM flags. "+
+			"Results have intervals.", t.simulate)
 	if o.Incidents != nil {
-		add(s, o.Within, "incidents",
-			"The stored incidents, the latest first: what, in which phase, since when, where, how it came about, what to do, and notes.", t.incidents)
+		addTool(s, o.Within, "incidents",
+			"The stored incidents, the latest first: what, in which phase, since when, where, how it came about, "+
+				"what to do, and notes.", t.incidents)
 	}
 	return s
 }
 
-// Handler serves the tools over HTTP, as the protocol's streamable transport.
+// Handler serves the tools over HTTP, with the protocol's streamable transport.
 func Handler(o Options) http.Handler {
 	s := Server(o)
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
 		&mcp.StreamableHTTPOptions{Stateless: true})
 }
 
-// Stdio serves over standard input and output until they end.
+// Stdio serves the tools over standard input and output until the input ends.
 func Stdio(ctx context.Context, o Options) error { return Server(o).Run(ctx, &mcp.StdioTransport{}) }
 
-// add adds a tool that reads. Its answer is text, bounded; an error comes with its hint.
-func add[In any](s *mcp.Server, within time.Duration, name, what string, run func(context.Context, In) (string,
+// addTool adds a read-only tool. It bounds the answer, and adds the hint of an error.
+func addTool[In any](s *mcp.Server, within time.Duration, name, what string, run func(context.Context, In) (string,
 	error)) {
 	no := false
 	mcp.AddTool(s, &mcp.Tool{Name: name, Description: what, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true,
@@ -111,7 +116,7 @@ func add[In any](s *mcp.Server, within time.Duration, name, what string, run fun
 
 type tools struct{ o Options }
 
-// moment is the time that a question is about.
+// moment is the time of a question.
 type moment struct {
 	At string `json:"at,omitempty" jsonschema:"the time: RFC 3339, or -10m from the end of the data; the latest by default"`
 }
@@ -153,14 +158,14 @@ func (t tools) diagnose(ctx context.Context, in diagnoseIn) (string, error) {
 	return b.String(), err
 }
 
-// longest is how much time a question may span.
-const longest = 31 * 24 * time.Hour
+// maxDuration bounds the time that a question spans.
+const maxDuration = 31 * 24 * time.Hour
 
-// parseDuration reads a length of time that the named argument gives.
+// parseDuration reads a duration. name names the argument in errors.
 func parseDuration(name, text string) (time.Duration, error) {
 	d, err := source.ParseDuration(text)
-	if err != nil || d <= 0 || d > longest {
-		return 0, hint.With(fmt.Errorf("%s: %q is not a duration of up to %s", name, text, render.Span(longest)),
+	if err != nil || d <= 0 || d > maxDuration {
+		return 0, hint.With(fmt.Errorf("%s: %q is not a duration of up to %s", name, text, render.Span(maxDuration)),
 			"write it as 90s, 30m or 6h")
 	}
 	return d, nil
@@ -220,6 +225,11 @@ func (t tools) signal(ctx context.Context, in signalIn) (string, error) {
 	if len(plots) > 0 {
 		p = plots[0]
 	}
+	return formatSignal(s, span, p), nil
+}
+
+// formatSignal writes the points of a signal for each target, maxPoints at most.
+func formatSignal(s *indicator.Signal, span period.Period, p diagnose.Plot) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%s) from %s to %s, each value over the %s before it. %s\n\n", s.Title, s.Unit,
 		source.FormatTime(span.From), source.FormatTime(span.To), p.Over, s.Doc)
@@ -243,10 +253,10 @@ func (t tools) signal(ctx context.Context, in signalIn) (string, error) {
 	if len(p.Lines) == 0 {
 		b.WriteString("No data in this time.\n")
 	}
-	return b.String(), nil
+	return b.String()
 }
 
-// targetsOf returns the servers of one model, chosen like source.OfModel; "" means the leading verdict's.
+// targetsOf returns the servers of a model, found by source.OfModel; "" stands for those of the leading verdict.
 func targetsOf(d *diagnose.Diagnosis, name string) (out []string, err error) {
 	if name == "" {
 		return d.Verdict.Targets, nil
@@ -327,8 +337,8 @@ func estimated(of map[string]catalog.Estimate, name string, u indicator.Unit) st
 	return render.WithInterval(number(e.Value), number(e.Low), number(e.High))
 }
 
-// mostIncidents is how many of them one answer lists.
-const mostIncidents = 100
+// maxIncidents bounds the incidents of one answer.
+const maxIncidents = 100
 
 type incidentsIn struct {
 	Limit int `json:"limit,omitempty" jsonschema:"at most this many; 10 by default"`
@@ -340,8 +350,8 @@ func (t tools) incidents(_ context.Context, in incidentsIn) (string, error) {
 	if limit == 0 {
 		limit = 10
 	}
-	if limit < 0 || limit > mostIncidents {
-		return "", fmt.Errorf("limit: %d is not a number from 1 to %d", limit, mostIncidents)
+	if limit < 0 || limit > maxIncidents {
+		return "", fmt.Errorf("limit: %d is not a number from 1 to %d", limit, maxIncidents)
 	}
 	var b strings.Builder
 	for _, s := range list[:min(limit, len(list))] {
@@ -350,7 +360,7 @@ func (t tools) incidents(_ context.Context, in incidentsIn) (string, error) {
 			where = scope + ": " + strings.Join(s.Affected, ", ")
 		}
 		since := s.SinceOf(s.Pathology).UTC().Format(time.RFC3339)
-		fmt.Fprintf(&b, "%s (%s), %s, since %s, on %s: %s\n", s.Pathology, s.Severity, s.Stands(), since, where,
+		fmt.Fprintf(&b, "%s (%s), %s, since %s, on %s: %s\n", s.Pathology, s.Severity, s.PhaseText(), since, where,
 			s.Summary)
 		if s.Story != "" {
 			fmt.Fprintf(&b, "  how: %s\n", s.Story)

@@ -22,7 +22,8 @@ import (
 
 // A client of the protocol calls every tool over HTTP, on a recorded incident.
 func TestTools(t *testing.T) {
-	s, err := source.Open(t.Context(), source.Spec{Recording: filepath.Join("..", "..", "..", "testdata", "incident.tar.zst")})
+	s, err := source.Open(t.Context(), source.Spec{Recording: filepath.Join("..", "..", "..", "testdata",
+		"incident.tar.zst")})
 	must.Succeed(t, err)
 	defer s.Close()
 	judge := func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
@@ -40,7 +41,10 @@ func TestTools(t *testing.T) {
 		Within: time.Hour, Source: s, Explained: pathologies.All(), Diagnose: judge,
 		Judge: func(ctx context.Context, _ string) (diagnose.Diagnosis, error) { return judge(ctx, time.Time{}, 0) },
 		Incidents: func() []view.Summary {
-			return []view.Summary{{Pathology: "saturation", Severity: "ticket", Targets: []string{"r0"}, Began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Phase: view.Degraded, Story: "it fills", Impact: &view.Impact{Text: "3 of 9 requests late"}, Summary: "all full", Notes: []view.Note{{By: "ann", Text: "seen"}}}}
+			return []view.Summary{{Pathology: "saturation", Severity: "ticket", Targets: []string{"r0"},
+				Began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Phase: view.Degraded, Story: "it fills",
+				Impact: &view.Impact{Text: "3 of 9 requests late"}, Summary: "all full",
+				Notes: []view.Note{{By: "ann", Text: "seen"}}}}
 		},
 	}))
 	defer server.Close()
@@ -119,11 +123,15 @@ func TestTools(t *testing.T) {
 // TestTargetsOf: a model is named as the servers or the verdicts name it, and no other answers.
 func TestTargetsOf(t *testing.T) {
 	d := &diagnose.Diagnosis{Verdict: diagnose.Verdict{Targets: []string{"leading"}}}
-	for name, of := range map[string][3]string{"a": {"", "prod", "Qwen/Q3"}, "b": {"", "test", "Qwen/Q3"}, "c": {"", "prod", "llama"}} {
-		d.Targets = append(d.Targets, diagnose.Target{Name: name, Dialect: vllm(t), Labels: map[string]string{"cluster": of[0], "namespace": of[1], "model_name": of[2]}})
+	for name, of := range map[string][3]string{"a": {"", "prod", "Qwen/Q3"}, "b": {"", "test", "Qwen/Q3"},
+		"c": {"", "prod", "llama"}} {
+		d.Targets = append(d.Targets, diagnose.Target{Name: name, Dialect: vllm(t),
+			Labels: map[string]string{"cluster": of[0], "namespace": of[1], "model_name": of[2]}})
 	}
 	for name, want := range map[string]string{
-		"": "leading", "llama": "c", "prod/llama": "c", "prod/Qwen/Q3": "a", "test/Qwen/Q3": "b", "Q3": "several models", "Qwen/Q3": "several models", "lama": "there are prod/Qwen/Q3, prod/llama, test/Qwen/Q3",
+		"": "leading", "llama": "c", "prod/llama": "c", "prod/Qwen/Q3": "a", "test/Qwen/Q3": "b",
+		"Q3": "several models", "Qwen/Q3": "several models",
+		"lama": "there are prod/Qwen/Q3, prod/llama, test/Qwen/Q3",
 	} {
 		got, err := mcp.TargetsOf(d, name)
 		if err != nil && !strings.Contains(err.Error(), want) || err == nil && !slices.Equal(got, []string{want}) {

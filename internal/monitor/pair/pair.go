@@ -1,5 +1,6 @@
-// Package pair lets several monitors of the same servers act as one, with Alertmanager's cluster protocol. One
-// monitor, the leader, notifies receivers. All share the notification log, and what people did with incidents.
+// Package pair lets several monitors of the same servers act as one, with Alertmanager's cluster protocol. Each monitor
+// judges for itself. One of them, the leader, notifies receivers. All share the notification log and people's actions
+// on incidents.
 package pair
 
 import (
@@ -17,36 +18,35 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// How the cluster is set, where not as Alertmanager's.
+// Settings of the cluster that differ from Alertmanager's.
 const (
-	settling = time.Second      // between two looks at whether all have been found, three at least
-	looking  = time.Second      // between two looks at who leads
-	resolved = 15 * time.Second // until names of other monitors must be resolved
-	leaving  = 5 * time.Second  // for telling others of the end
+	settleEvery    = time.Second      // between two checks, at least three, whether all members are found
+	lookEvery      = time.Second      // between two checks who leads
+	resolveTimeout = 15 * time.Second // for resolving the names of other monitors
+	leaveTimeout   = 5 * time.Second  // for telling the others that this one leaves
 )
 
-// Config says where other monitors are. The zero value is a monitor alone.
+// Config says where other monitors are. The zero value is a single monitor.
 type Config struct {
-	Listen  string   // address for the others; "" for a monitor alone
-	Peers   []string // addresses of others, or names of several; its own may be among them
-	TLSFile string   // Alertmanager's file of its cluster's TLS; "" for none
-	// Hold is how long a new leader waits before it notifies anybody, because its state may be an evaluation behind
-	// the former leader's.
+	Listen  string   // address for the others; "" for a single monitor
+	Peers   []string // addresses, or names that resolve to several; its own may be among them
+	TLSFile string   // in the format of Alertmanager's cluster TLS; "" for none
+	// Hold is how long a new leader waits before it notifies: its state may be an evaluation behind the old leader's.
 	Hold time.Duration
 	Log  *slog.Logger
 }
 
-// A Pair is one monitor among those that act as one. The nil Pair is alone. It is safe for concurrent use.
+// A Pair is this monitor's membership in the cluster. The nil Pair is a single monitor. It is safe for concurrent use.
 type Pair struct {
-	cfg  Config
-	own  prometheus.Registerer // registry for Alertmanager's own metrics, which are not exposed
-	peer *cluster.Peer
-	ctx  context.Context
-	stop context.CancelFunc
-	done sync.WaitGroup
+	cfg      Config
+	registry prometheus.Registerer // registry for Alertmanager's own metrics, which are not exposed
+	peer     *cluster.Peer
+	ctx      context.Context
+	stop     context.CancelFunc
+	done     sync.WaitGroup
 
-	mu    sync.Mutex
-	first time.Time // since when it is the first; zero while it is not
+	mu         sync.Mutex
+	firstSince time.Time // since when it has been the first member; zero while it is not
 }
 
 // Open listens for other monitors. Shared states are registered before Join. It returns nil for a single monitor.
@@ -69,11 +69,12 @@ func Open(cfg Config) (*Pair, error) {
 	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && net.ParseIP(host).IsLoopback() {
 		advertised = cfg.Listen
 	}
-	p := &Pair{cfg: cfg, own: prometheus.NewRegistry()}
+	p := &Pair{cfg: cfg, registry: prometheus.NewRegistry()}
 	// Unresolved names belong to monitors that have not started yet: they are resolved again.
-	p.peer, err = cluster.Create(cfg.Log, p.own, cfg.Listen, advertised, cfg.Peers, false,
+	p.peer, err = cluster.Create(cfg.Log, p.registry, cfg.Listen, advertised, cfg.Peers, false,
 		cluster.DefaultPushPullInterval, cluster.DefaultGossipInterval,
-		cluster.DefaultTCPTimeout, resolved, cluster.DefaultProbeTimeout, cluster.DefaultProbeInterval, encrypted, true,
+		cluster.DefaultTCPTimeout, resolveTimeout, cluster.DefaultProbeTimeout, cluster.DefaultProbeInterval, encrypted,
+		true,
 		"", "")
 	if err != nil {
 		return nil, hint.With(fmt.Errorf("--cluster-listen: %w", err),
@@ -88,10 +89,10 @@ func (p *Pair) Share(name string, s cluster.State) (broadcast func([]byte)) {
 	if p == nil {
 		return func([]byte) {}
 	}
-	return p.peer.AddState(name, s, p.own).Broadcast
+	return p.peer.AddState(name, s, p.registry).Broadcast
 }
 
-// Join looks for the others, and goes on without those that are not there.
+// Join looks for the others, in the background for those that do not answer.
 func (p *Pair) Join() {
 	if p == nil {
 		return
@@ -99,12 +100,12 @@ func (p *Pair) Join() {
 	if err := p.peer.Join(cluster.DefaultReconnectInterval, cluster.DefaultReconnectTimeout); err != nil {
 		p.cfg.Log.Warn("other monitors not found; still looking", "err", err)
 	}
-	p.done.Go(func() { p.peer.Settle(p.ctx, settling) })
+	p.done.Go(func() { p.peer.Settle(p.ctx, settleEvery) })
 	p.done.Go(func() {
-		tick := time.NewTicker(looking)
+		tick := time.NewTicker(lookEvery)
 		defer tick.Stop()
 		for {
-			p.look(time.Now())
+			p.noteRank(time.Now())
 			select {
 			case <-p.ctx.Done():
 				return
@@ -114,30 +115,29 @@ func (p *Pair) Join() {
 	})
 }
 
-// look notes whether it is the first: the one that has been there for longest, by the names of the cluster,
-// which begin with the time.
-func (p *Pair) look(now time.Time) {
+// noteRank notes whether this member is the first. Members are ordered by name, and names begin with the start time.
+func (p *Pair) noteRank(now time.Time) {
 	is := p.peer.Ready() && p.peer.Position() == 0
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !is {
-		p.first = time.Time{}
-	} else if p.first.IsZero() {
-		p.first = now
+		p.firstSince = time.Time{}
+	} else if p.firstSince.IsZero() {
+		p.firstSince = now
 	}
 }
 
-// Leads reports whether it tells receivers.
+// Leads reports whether this monitor notifies receivers.
 func (p *Pair) Leads() bool {
 	if p == nil {
 		return true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.first.IsZero() && time.Since(p.first) >= p.cfg.Hold
+	return !p.firstSince.IsZero() && time.Since(p.firstSince) >= p.cfg.Hold
 }
 
-// Others is how many other monitors are there.
+// Others returns the number of other monitors.
 func (p *Pair) Others() int {
 	if p == nil {
 		return 0
@@ -145,12 +145,12 @@ func (p *Pair) Others() int {
 	return p.peer.ClusterSize() - 1
 }
 
-// Close tells the others that it ends.
+// Close leaves the cluster.
 func (p *Pair) Close() error {
 	if p == nil {
 		return nil
 	}
 	p.stop()
 	p.done.Wait()
-	return p.peer.Leave(leaving)
+	return p.peer.Leave(leaveTimeout)
 }

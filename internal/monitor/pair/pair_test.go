@@ -92,7 +92,8 @@ func TestAMonitorAlone(t *testing.T) {
 	if !p.Leads() || p.Others() != 0 || p.Close() != nil {
 		t.Error("one alone does not lead")
 	}
-	for _, cfg := range []pair.Config{{Peers: []string{"x:1"}}, {Listen: "x"}, {Listen: "127.0.0.1:0", TLSFile: "none"}} {
+	for _, cfg := range []pair.Config{{Peers: []string{"x:1"}}, {Listen: "x"},
+		{Listen: "127.0.0.1:0", TLSFile: "none"}} {
 		cfg.Log = slog.New(slog.DiscardHandler)
 		if _, err := pair.Open(cfg); err == nil || !strings.Contains(err.Error(), "--cluster-") {
 			t.Errorf("%+v: %v", cfg, err)

@@ -26,11 +26,12 @@ func Mail(t *testing.T, description, link string) string {
 	t.Helper()
 	tmpl, err := template.FromGlobs(nil)
 	if err == nil {
-		err = tmpl.Parse(strings.NewReader(words))
+		err = tmpl.Parse(strings.NewReader(templates))
 	}
 	must.Succeed(t, err)
 	text, err := tmpl.ExecuteHTMLString(`{{ template "email.default.html" . }}`, template.Data{
-		Status: "firing", Alerts: template.Alerts{{Status: "firing", Annotations: template.KV{"description": description}, GeneratorURL: link}},
+		Status: "firing", Alerts: template.Alerts{{Status: "firing",
+			Annotations: template.KV{"description": description}, GeneratorURL: link}},
 	})
 	must.Succeed(t, err)
 	_, text, _ = strings.Cut(text, `pre-line">`)

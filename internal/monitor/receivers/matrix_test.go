@@ -168,7 +168,8 @@ func (w *ward) open() {
 	cfg, err := monitor.ParseConfig([]byte("sixty:\n  receivers:\n  - {name: ill, webhook_configs: [{url: 'http://hook/'}]}\n  - {name: sane, webhook_configs: [{url: 'http://sane/'}]}\n"),
 		0, slog.New(slog.DiscardHandler))
 	must.Succeed(w.t, err)
-	w.teller, err = receivers.New(w.file, &url.URL{Scheme: "http", Host: "sixty"}, monitor.Alerts{}.Rank, slog.New(slog.NewTextHandler(w.log, nil)), nil)
+	w.teller, err = receivers.New(w.file, &url.URL{Scheme: "http", Host: "sixty"}, monitor.AlertSettings{}.Rank,
+		slog.New(slog.NewTextHandler(w.log, nil)), nil)
 	must.Succeed(w.t, err)
 	w.teller.Dial(func(ctx context.Context, network, address string) (net.Conn, error) {
 		if address == "hook:80" {
@@ -200,7 +201,8 @@ func (w *ward) see(firing bool, span time.Duration) {
 		if firing {
 			ends = time.Now().Add(4 * time.Minute)
 		}
-		w.teller.Notify(collect.Alert{Labels: map[string]string{"alertname": "VLLMTargetDown", "severity": "page"}, Began: w.began, Ends: ends, Path: "/"})
+		w.teller.Notify(collect.Alert{Labels: map[string]string{"alertname": "VLLMTargetDown", "severity": "page"},
+			Began: w.began, Ends: ends, Path: "/"})
 	}
 }
 
@@ -237,7 +239,8 @@ func testIllness(t *testing.T, ill illness, killed bool) {
 			t.Errorf("%d: it was tried %d times in 6 minutes", i, len(attempts))
 		}
 		for k := 1; k < len(attempts); k++ {
-			if gap := attempts[k].Sub(attempts[k-1]); ill != slow && gap > 105*time.Second { // an attempt, and the longest wait
+			if gap := attempts[k].Sub(attempts[k-1]); ill != slow &&
+				gap > 105*time.Second { // an attempt, and the longest wait
 				t.Errorf("%d: %s between two attempts", i, gap)
 			}
 		}
@@ -245,12 +248,14 @@ func testIllness(t *testing.T, ill illness, killed bool) {
 			t.Fatalf("%d: the one that is well heard %q, want %q; log: %s", i, heard, want, w.log)
 		}
 		failures := w.teller.Failures()
-		if ill != slow && (len(failures) != 1 || failures[0].Receiver != "ill/webhook/0" || time.Since(failures[0].Since) < 2*time.Minute) {
+		if ill != slow && (len(failures) != 1 || failures[0].Receiver != "ill/webhook/0" ||
+			time.Since(failures[0].Since) < 2*time.Minute) {
 			t.Errorf("%d: failures %+v", i, failures)
 		}
 		w.patient.becomes(well)
 		w.see(firing, 2*time.Minute)
-		if _, heard, _ := w.patient.state(); ill != hangsAfter && !slices.Equal(heard, want) || !slices.Equal(slices.Compact(heard), want) {
+		if _, heard, _ := w.patient.state(); ill != hangsAfter && !slices.Equal(heard, want) ||
+			!slices.Equal(slices.Compact(heard), want) {
 			t.Fatalf("%d: it heard %q, want %q; log: %s", i, heard, want, w.log)
 		}
 		if failures := w.teller.Failures(); len(failures) > 0 {

@@ -1,6 +1,12 @@
-// Package receivers notifies people of alerts without an Alertmanager, with Alertmanager's own dispatcher,
-// notification log, notifiers and configuration. It notifies once each when an alert begins, changes its severity,
-// and ends. The notification log is kept in a file over restarts.
+// Package receivers notifies people of alerts without an Alertmanager, with Alertmanager's own dispatcher, notification
+// log, notifiers and configuration.
+//
+// Alerts of one fault that differ in severity form a group ([Notifier.Notify]). The dispatcher passes each group to
+// every integration on a route of its own, so that a hanging receiver delays no other. A stage chooses the worst alert
+// of the group, and notifies once when it begins, changes its severity, and ends. A failed notification is tried again.
+// Alerts and notification log are stored in one file, so that a restart repeats nothing.
+//
+// The package decides neither which findings are alerts nor when they end: package monitor does.
 package receivers
 
 import (
@@ -48,31 +54,29 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/pair"
 )
 
-// How Alertmanager's machinery is set.
+// Settings of Alertmanager's parts.
 const (
-	flushing    = 5 * time.Second  // between two checks of an alert for changes
-	attempt     = 12 * time.Second // for one notification; then it is sent again
-	mostWorking = 1 << 30          // notifications at a time, which nothing bounds
-	mostStuck   = 3                // attempts of a receiver that go on though their time is over
-	beating     = time.Minute      // between two heartbeats
-	// an alert that began and ended while a receiver was away for longer is not sent to it
-	retrying   = time.Hour
-	keeping    = time.Hour            // after which an alert of a monitor that was away is not taken up again
-	grace      = 2 * time.Second      // for attempts in progress at the end
-	never      = 365 * 24 * time.Hour // until an alert that goes on is told again
-	afterEnd   = time.Hour            // until it is forgotten who was told of an end, which is sent for less
-	forgetting = 24 * time.Hour       // between two sweeps of what ended
-	mostAlike  = 1000                 // alerts of one name
-	maxState   = 64 << 20             // bytes of the file
+	checkEvery     = 5 * time.Second      // between two checks of an alert for changes
+	attemptTimeout = 12 * time.Second     // for one notification, before it is tried again
+	maxWorking     = 1 << 30              // concurrent notifications: no bound
+	maxStuck       = 3                    // attempts of one integration that ignore their timeout
+	beatEvery      = time.Minute          // between two heartbeats
+	retryFor       = time.Hour            // an alert that begins and ends while a receiver fails for longer is lost
+	restoreFor     = time.Hour            // after its end, an alert in the file is not restored
+	grace          = 2 * time.Second      // for running attempts when the Notifier stops
+	repeatAfter    = 365 * 24 * time.Hour // repeat interval of an active alert
+	forgetEndAfter = time.Hour            // until a notified end is forgotten; ends are sent for a shorter time
+	sweepEvery     = 24 * time.Hour       // between two removals of ended alerts
+	maxSameName    = 1000                 // alerts with one name
+	maxState       = 64 << 20             // bytes of the file
 )
 
-// fault is the label by which alerts are grouped, which nobody outside sees: the severities
-// of one fault are one group.
+// fault is an internal label for grouping: alerts of one fault with different severities have the same value.
 const fault = "__fault__"
 
-// words are what Alertmanager's templates say of an Alertmanager, and sixty of itself: whom it hurts, what to do
-// and where to look, a line each, in the place of all labels and annotations.
-var words = `
+// templates replace those of Alertmanager's templates that name an Alertmanager, or list all labels and annotations.
+// The text of a notification is the alert's description and its link.
+var templates = `
 {{ define "__alertmanager" }}sixty{{ end }}
 {{ define "__alertmanagerURL" }}{{ range .Alerts }}{{ .GeneratorURL }}{{ end }}{{ end }}
 {{ define "__subject" }}[{{ .Status | toUpper }}] {{ .CommonLabels.alertname }}{{ with .CommonLabels.model_name }} {{ . }}{{ end }}: {{ .CommonAnnotations.summary }}{{ end }}
@@ -80,25 +84,25 @@ var words = `
 {{ end }}{{ end }}{{ .GeneratorURL }}{{ end }}{{ end }}
 {{ define "__text_alert_list_markdown" }}{{ template "__text_alert_list" . }}{{ end }}
 {{ define "__lines" }}{{ template "__text_alert_list" .Alerts }}{{ end }}
-` + linesOf("slack.default.text", "rocketchat.default.text", "opsgenie.default.description", "victorops.default.state_message", "pushover.default.message",
-	"sns.default.message", "webex.default.message", "telegram.default.message", "discord.default.message",
-	"wechat.default.message",
-	"msteams.default.text", "msteamsv2.default.text", "mattermost.default.text", "jira.default.description") + `
+` + defineLines(
+	"slack.default.text", "rocketchat.default.text", "opsgenie.default.description", "victorops.default.state_message",
+	"pushover.default.message", "sns.default.message", "webex.default.message", "telegram.default.message",
+	"discord.default.message", "wechat.default.message", "msteams.default.text", "msteamsv2.default.text", "mattermost.default.text", "jira.default.description") + `
 {{ define "email.default.html" }}<p><b>{{ template "__subject" . }}</b></p><p style="white-space: pre-line">{{ template "__lines" . }}</p>{{ end }}
 `
 
-// linesOf makes templates say no more than the lines.
-func linesOf(names ...string) (out string) {
+// defineLines defines templates as __lines.
+func defineLines(names ...string) (out string) {
 	for _, name := range names {
 		out += fmt.Sprintf("{{ define %q }}{{ template \"__lines\" . }}{{ end }}\n", name)
 	}
 	return out
 }
 
-// quiet is the logger of Alertmanager's parts, which drops everything, because their messages may contain keys.
-var quiet = slog.New(slog.DiscardHandler)
+// discardLog is the logger of Alertmanager's parts: their messages may contain keys.
+var discardLog = slog.New(slog.DiscardHandler)
 
-// A Notifier tells receivers of alerts. It is safe for concurrent use.
+// A Notifier notifies receivers of alerts. It is safe for concurrent use.
 type Notifier struct {
 	file     string
 	external *url.URL
@@ -108,34 +112,34 @@ type Notifier struct {
 	leads    func() bool               // whether this monitor leads a cluster
 	clients  []config.HTTPClientOption // options of notifiers' clients
 
-	alerts  *mem.Alerts
-	kept    []*amalert.Alert // alerts of the file
-	told    *nflog.Log
-	metrics *notify.Metrics
+	alerts   *mem.Alerts
+	restored []*amalert.Alert // from the file
+	notified *nflog.Log
+	metrics  *notify.Metrics
 
-	mu         sync.Mutex
-	dispatcher *dispatch.Dispatcher // nil where there are no receivers
-	watched    []*watched           // the integrations of the dispatcher's receivers
-	beats      bool                 // one of them wants heartbeats
-	working    *semaphore.Weighted  // one for each notification; the dispatcher may begin one while it is stopped
-	saving     sync.Mutex
-	saved      bool // the last time; guarded by saving
+	mu           sync.Mutex
+	dispatcher   *dispatch.Dispatcher  // nil without receivers
+	integrations []*watchedIntegration // the integrations of the dispatcher's receivers
+	beats        bool                  // one of them gets heartbeats
+	working      *semaphore.Weighted   // one for each running notification
+	saving       sync.Mutex
+	saved        bool // whether the last save succeeded; guarded by saving
 }
 
-// state is what the file holds.
+// state is the content of the file.
 type state struct {
 	Alerts []*amalert.Alert `json:"alerts"`
 	Told   []byte           `json:"told"` // Alertmanager's log of notifications
 }
 
-// New returns a Notifier that keeps its notification log in a file. Failed deliveries are logged without addresses
-// and keys. rank orders severities, the worst highest; unknown severities are negative, and each is an alert of its
-// own.
+// New returns a Notifier that stores its notification log in a file. Failed deliveries are logged without addresses and
+// keys. rank orders severities, the worst highest. An alert with an unknown severity, whose rank is negative, has a
+// group of its own.
 func New(file string, external *url.URL, rank func(string) int, log *slog.Logger,
 	registry prometheus.Registerer) (*Notifier, error) {
 	t := &Notifier{
 		file: file, external: external, log: log, rank: rank, leads: func() bool { return true },
-		working: semaphore.NewWeighted(mostWorking), saved: true,
+		working: semaphore.NewWeighted(maxWorking), saved: true,
 		failed: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
 			Name: "sixty_notifications_failed_total", Help: "Failed notifications to receivers, each attempt counted.",
 		}, []string{"receiver"}),
@@ -145,28 +149,29 @@ func New(file string, external *url.URL, rank func(string) int, log *slog.Logger
 	if err == nil {
 		err = json.Unmarshal(text, &kept)
 	}
-	own := prometheus.NewRegistry() // Alertmanager's metrics of itself are not ours
-	told, broken := nflog.New(nflog.Options{Retention: never, Metrics: own, SnapshotReader: bytes.NewReader(kept.Told)})
-	if t.told = told; broken != nil || err != nil && !errors.Is(err, os.ErrNotExist) {
+	own := prometheus.NewRegistry() // Alertmanager's own metrics are not exposed
+	told, broken := nflog.New(nflog.Options{Retention: repeatAfter, Metrics: own,
+		SnapshotReader: bytes.NewReader(kept.Told)})
+	if t.notified = told; broken != nil || err != nil && !errors.Is(err, os.ErrNotExist) {
 		// The notification log is lost. Notifying twice is better than not at all.
 		t.log.Warn("the notification log is lost: notifications may be repeated", "err", errors.Join(err, broken))
 	}
 	t.metrics = notify.NewMetrics(own, featurecontrol.NoopFlags{})
-	if t.alerts, err = mem.NewAlerts(context.Background(), forgetting, mostAlike, nil, quiet,
+	if t.alerts, err = mem.NewAlerts(context.Background(), sweepEvery, maxSameName, nil, discardLog,
 		eventrecorder.NopRecorder(), own, nil); err != nil {
 		return nil, err
 	}
 	for _, a := range kept.Alerts {
 		// New computes the fingerprint, which the file lacks
-		t.kept = append(t.kept, amalert.New(a.Alert, a.UpdatedAt, a.Timeout))
+		t.restored = append(t.restored, amalert.New(a.Alert, a.UpdatedAt, a.Timeout))
 	}
-	return t, t.alerts.Put(context.Background(), t.kept...)
+	return t, t.alerts.Put(context.Background(), t.restored...)
 }
 
-// Kept are the alerts that went on when the file was last written.
-func (t *Notifier) Kept() (out []collect.Alert) {
-	for _, a := range t.kept {
-		if !a.EndsAt.After(a.UpdatedAt) || time.Since(a.EndsAt) > keeping {
+// Restored returns the alerts that were active when the file was last written.
+func (t *Notifier) Restored() (out []collect.Alert) {
+	for _, a := range t.restored {
+		if !a.EndsAt.After(a.UpdatedAt) || time.Since(a.EndsAt) > restoreFor {
 			continue
 		}
 		b := collect.Alert{Labels: map[string]string{}, Annotations: map[string]string{}, Began: a.StartsAt,
@@ -185,22 +190,22 @@ func (t *Notifier) Kept() (out []collect.Alert) {
 	return out
 }
 
-// Share makes several monitors tell receivers as one: the leader tells, and all know who was told. It is
-// called before SetReceivers.
+// Share lets the leader of a cluster notify alone. All members share the notification log. It is called before
+// SetReceivers.
 func (t *Notifier) Share(p *pair.Pair) {
 	t.leads = p.Leads
-	t.told.SetBroadcast(p.Share("notifications", t.told))
+	t.notified.SetBroadcast(p.Share("notifications", t.notified))
 }
 
-// errFollows keeps what another monitor tells of until it is known to be told.
+// errFollows makes a notification retry until the log shows that the leader sent it.
 var errFollows = errors.New("another monitor notifies the receivers")
 
-// Heartbeat is the name of the alert that says that sixty judges. The receiver of heartbeats gets it every
-// minute and nothing else: a dead man's switch, which calls when it stops.
+// Heartbeat is the name of the alert that is sent while sixty judges. The receiver of heartbeats gets it every minute
+// and nothing else: a dead man's switch, which alerts when heartbeats stop.
 const Heartbeat = "SixtyHeartbeat"
 
-// Failing is the name of the alert that says that a receiver does not take notifications. All others
-// get it; the label receiver names the one that fails.
+// Failing is the name of the alert that a receiver does not accept notifications. The other receivers get it. The label
+// receiver names the failing one.
 const Failing = "SixtyReceiverFailing"
 
 // SetReceivers replaces the receivers. The notification log of receivers that stay is kept. heartbeat names the
@@ -208,17 +213,17 @@ const Failing = "SixtyReceiverFailing"
 func (t *Notifier) SetReceivers(list []amconfig.Receiver, heartbeat string) error {
 	tmpl, err := template.FromGlobs(nil)
 	if err == nil {
-		err = tmpl.Parse(strings.NewReader(words))
+		err = tmpl.Parse(strings.NewReader(templates))
 	}
 	if err != nil {
 		return err
 	}
 	tmpl.ExternalURL = t.external
 	var routes, beats []*amconfig.Route
-	var integrated []*watched
+	var integrated []*watchedIntegration
 	stages := notify.RoutingStage{}
-	wait, interval, repeat, beat := model.Duration(0), model.Duration(flushing), model.Duration(never),
-		model.Duration(beating)
+	wait, interval, repeat, beat := model.Duration(0), model.Duration(checkEvery), model.Duration(repeatAfter),
+		model.Duration(beatEvery)
 	for _, r := range list {
 		for _, c := range r.PagerdutyConfigs {
 			if c.Details["firing"] == pagerduty.DefaultPagerdutyDetails["firing"] {
@@ -226,15 +231,16 @@ func (t *Notifier) SetReceivers(list []amconfig.Receiver, heartbeat string) erro
 				c.Details["resolved"] = `{{ template "__text_alert_list" .Alerts.Resolved }}`
 			}
 		}
-		integrations, err := receiver.BuildReceiverIntegrations(r, tmpl, quiet, t.clients...)
+		integrations, err := receiver.BuildReceiverIntegrations(r, tmpl, discardLog, t.clients...)
 		if err != nil {
 			return fmt.Errorf("sixty.receivers: %s: %w", r.Name, err)
 		}
 		for _, i := range integrations {
-			// Each has a route of its own: one that hangs holds up no other.
-			w := &watched{Integration: i, id: fmt.Sprintf("%s/%s/%d", r.Name, i.Name(), i.Index()), receiver: r.Name,
-				t: t, stuck: make(chan struct{}, mostStuck)}
-			integrated, stages[w.id] = append(integrated, w), t.stage(w)
+			// Each integration has a route of its own: one that hangs delays no other.
+			w := &watchedIntegration{Integration: i, id: fmt.Sprintf("%s/%s/%d", r.Name, i.Name(), i.Index()),
+				receiver: r.Name,
+				notifier: t, stuck: make(chan struct{}, maxStuck)}
+			integrated, stages[w.id] = append(integrated, w), t.newStage(w)
 			if r.Name == heartbeat {
 				beats = append(beats, &amconfig.Route{Receiver: w.id, Continue: true, RepeatInterval: &beat})
 			} else {
@@ -245,7 +251,7 @@ func (t *Notifier) SetReceivers(list []amconfig.Receiver, heartbeat string) erro
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stop()
-	t.watched, t.beats = integrated, len(beats) > 0
+	t.integrations, t.beats = integrated, len(beats) > 0
 	if len(integrated) == 0 {
 		return nil
 	}
@@ -259,30 +265,30 @@ func (t *Notifier) SetReceivers(list []amconfig.Receiver, heartbeat string) erro
 	}, nil)
 	stages[""] = notify.StageFunc(func(ctx context.Context, _ *slog.Logger, _ ...*amalert.Alert) (context.Context,
 		[]*amalert.Alert, error) {
-		return ctx, nil, nil // nobody is told
+		return ctx, nil, nil // alerts without a route
 	})
 	t.dispatcher = dispatch.NewDispatcher(t.alerts, root, stages, nil,
-		func(time.Duration) time.Duration { return retrying },
-		time.Minute, nil, quiet, eventrecorder.NopRecorder(), nil, tmpl)
+		func(time.Duration) time.Duration { return retryFor },
+		time.Minute, nil, discardLog, eventrecorder.NopRecorder(), nil, tmpl)
 	go t.dispatcher.Run(time.Now())
 	t.dispatcher.WaitForLoading()
 	return nil
 }
 
-// stage is the way of an alert to one receiver.
-func (t *Notifier) stage(w *watched) notify.Stage {
+// newStage returns the stage that notifies one integration of a group of alerts.
+func (t *Notifier) newStage(w *watchedIntegration) notify.Stage {
 	i, name := w.Integration, w.receiver
 	recv := &nflogpb.Receiver{GroupName: name, Integration: i.Name(), Idx: uint32(i.Index())}
 	way := notify.MultiStage{
-		notify.NewDedupStage(&i, t.told, recv),
+		notify.NewDedupStage(&i, t.notified, recv),
 		notify.NewRetryStage(notify.NewIntegration(w, &i, i.Name(), i.Index(), name), name, t.metrics,
 			eventrecorder.NopRecorder()),
-		notify.NewSetNotifiesStage(t.told, recv, featurecontrol.NoopFlags{}),
+		notify.NewSetNotifiesStage(t.notified, recv, featurecontrol.NoopFlags{}),
 	}
 	return notify.StageFunc(func(ctx context.Context, l *slog.Logger, alerts ...*amalert.Alert) (context.Context,
 		[]*amalert.Alert, error) {
 		if err := t.working.Acquire(ctx, 1); err != nil {
-			return ctx, nil, err // it was stopped, and does not wait for what begins now
+			return ctx, nil, err // the Notifier stops
 		}
 		defer t.working.Release(1)
 		if !t.leads() {
@@ -291,9 +297,9 @@ func (t *Notifier) stage(w *watched) notify.Stage {
 		a := t.worstAlert(alerts)
 		switch {
 		case a.Name() == Heartbeat && a.Resolved():
-			return ctx, nil, nil // that sixty judges no more is said by silence
+			return ctx, nil, nil // the end of heartbeats is silence
 		case a.Name() == Failing && string(a.Labels["receiver"]) == w.id:
-			return ctx, nil, nil // a receiver is not told of its own failures
+			return ctx, nil, nil // about itself
 		}
 		group := model.LabelSet{}
 		for _, n := range []model.LabelName{"alertname", "cluster", "namespace", "model_name"} {
@@ -303,7 +309,7 @@ func (t *Notifier) stage(w *watched) notify.Stage {
 		}
 		ctx = notify.WithGroupLabels(notify.WithReceiverName(ctx, name), group)
 		if a.Resolved() {
-			ctx = notify.WithRepeatInterval(ctx, afterEnd/2) // the log's retention is twice this
+			ctx = notify.WithRepeatInterval(ctx, forgetEndAfter/2) // the log retains an entry for twice this
 		}
 		ctx, told, err := way.Exec(ctx, l, a)
 		if err == nil && len(told) > 0 {
@@ -313,8 +319,8 @@ func (t *Notifier) stage(w *watched) notify.Stage {
 	})
 }
 
-// worstAlert returns the alert to notify of for a fault: the active one with the worst severity, or the last one that
-// ended.
+// worstAlert returns the alert that stands for a group: the active one with the worst severity, or else the last one
+// that ended.
 func (t *Notifier) worstAlert(alerts []*amalert.Alert) *amalert.Alert {
 	now := time.Now()
 	last := func(a *amalert.Alert) time.Time {
@@ -333,13 +339,13 @@ func (t *Notifier) worstAlert(alerts []*amalert.Alert) *amalert.Alert {
 	return amalert.New(a, worst.UpdatedAt, worst.Timeout)
 }
 
-// watched is a notifier whose attempts end, and whose failures are counted and told of.
-type watched struct {
+// A watchedIntegration bounds the attempts of an integration, and notes its failures.
+type watchedIntegration struct {
 	notify.Integration
 	id, receiver string
-	t            *Notifier
-	failure      atomic.Pointer[Failure] // since the last notification that it took; nil where that was the last one
-	stuck        chan struct{}           // holds one for each attempt that goes on
+	notifier     *Notifier
+	failure      atomic.Pointer[Failure] // since the last accepted notification; nil without one
+	stuck        chan struct{}           // has an element for each running attempt
 }
 
 // A Failure describes a receiver that does not accept notifications.
@@ -358,7 +364,7 @@ func (f Failure) String() string {
 func (t *Notifier) Failures() (out []Failure) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, w := range t.watched {
+	for _, w := range t.integrations {
 		if f := w.failure.Load(); f != nil {
 			out = append(out, *f)
 		}
@@ -366,41 +372,40 @@ func (t *Notifier) Failures() (out []Failure) {
 	return out
 }
 
-// Notify sends one notification, which fails after the time of an attempt: the retry stage sends it
-// again. An attempt that is on its way when the notifier stops has a moment to end: whether it arrived
-// would not be known.
-func (w *watched) Notify(ctx context.Context, alerts ...*amalert.Alert) notify.NotifyVerdict {
-	verdict := w.try(ctx, alerts...)
+// Notify makes one attempt at a notification. The retry stage repeats a failed one.
+func (w *watchedIntegration) Notify(ctx context.Context, alerts ...*amalert.Alert) notify.NotifyVerdict {
+	verdict := w.attempt(ctx, alerts...)
 	err := verdict.Err()
 	if err == nil {
 		w.failure.Store(nil)
 		return verdict
 	}
-	w.t.failed.WithLabelValues(w.receiver).Inc()
+	w.notifier.failed.WithLabelValues(w.receiver).Inc()
 	f := Failure{Receiver: w.id, Since: time.Now(), Why: unanswered.Cause(err).Error()}
 	last := w.failure.Load()
 	if last != nil {
 		f.Since = last.Since
 	}
 	if w.failure.Store(&f); last == nil || last.Why != f.Why {
-		w.t.log.Warn("a notification failed and will be retried", "receiver", w.id, "err", f.Why)
+		w.notifier.log.Warn("a notification failed and will be retried", "receiver", w.id, "err", f.Why)
 	}
 	return verdict
 }
 
 // errNoAnswer is the error of an attempt with an unknown outcome.
-var errNoAnswer = fmt.Errorf("no answer within %s", attempt)
+var errNoAnswer = fmt.Errorf("no answer within %s", attemptTimeout)
 
-// try makes one attempt. Some notifiers, such as mail's, ignore their context once they are connected. Such attempts
-// are abandoned, a few at most.
-func (w *watched) try(ctx context.Context, alerts ...*amalert.Alert) notify.NotifyVerdict {
+// attempt makes one attempt, within attemptTimeout. Some notifiers, such as mail's, ignore their context once they are
+// connected: up to maxStuck such attempts are abandoned. When ctx ends, the attempt has some time to finish, because
+// the outcome of a cancelled one is unknown.
+func (w *watchedIntegration) attempt(ctx context.Context, alerts ...*amalert.Alert) notify.NotifyVerdict {
 	select {
 	case w.stuck <- struct{}{}:
 	default:
-		return notify.Retry(0, fmt.Errorf("%d notifications are still waiting for an answer", mostStuck),
+		return notify.Retry(0, fmt.Errorf("%d notifications are still waiting for an answer", maxStuck),
 			notify.DefaultReason)
 	}
-	late, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), attempt, errNoAnswer)
+	late, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), attemptTimeout, errNoAnswer)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
 		select {
@@ -425,8 +430,8 @@ func (w *watched) try(ctx context.Context, alerts ...*amalert.Alert) notify.Noti
 	}
 }
 
-// Notify processes alerts in the form in which they are sent to Alertmanagers, repeatedly. Informative alerts go to
-// Alertmanagers, which have routes, but not to receivers.
+// Notify takes alerts, as they are sent to Alertmanagers, repeatedly. Informative alerts are dropped: without routes
+// they would reach every receiver.
 func (t *Notifier) Notify(alerts ...collect.Alert) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -442,7 +447,7 @@ func (t *Notifier) Notify(alerts ...collect.Alert) {
 		}
 		group := b.Labels.Clone()
 		if severityRank >= 0 {
-			group["severity"] = "" // no alert has this value
+			group["severity"] = "" // the group ignores the severity
 		}
 		b.Labels[fault] = model.LabelValue(group.Fingerprint().String())
 		out = append(out, amalert.New(b, time.Now(), true))
@@ -456,7 +461,7 @@ func (t *Notifier) Notify(alerts ...collect.Alert) {
 	t.save()
 }
 
-// Beat takes the alert that is sent while sixty judges; see Heartbeat.
+// Beat takes the alert Heartbeat. It drops it without a receiver of heartbeats.
 func (t *Notifier) Beat(a collect.Alert) {
 	t.mu.Lock()
 	beats := t.beats
@@ -482,12 +487,12 @@ func (t *Notifier) Close() {
 	t.alerts.Close()
 }
 
-// stop ends what runs. It needs the lock.
+// stop stops the dispatcher and waits for running attempts. The caller holds the lock.
 func (t *Notifier) stop() {
 	t.dispatcher.Stop()
 	t.dispatcher = nil
-	if err := t.working.Acquire(context.Background(), mostWorking); err == nil { // all attempts have ended
-		t.working.Release(mostWorking)
+	if err := t.working.Acquire(context.Background(), maxWorking); err == nil { // all attempts have ended
+		t.working.Release(maxWorking)
 	}
 }
 
@@ -501,9 +506,9 @@ func (t *Notifier) save() {
 		now.Alerts = append(now.Alerts, a.Data)
 	}
 	it.Close()
-	_, err := t.told.GC()
+	_, err := t.notified.GC()
 	if err == nil {
-		now.Told, err = t.told.MarshalBinary()
+		now.Told, err = t.notified.MarshalBinary()
 	}
 	if err == nil {
 		err = fileio.Write(t.file, func(w io.Writer) error { return json.NewEncoder(w).Encode(now) })

@@ -135,7 +135,7 @@ func (d *desk) start() {
 	external, err := url.Parse("https://sixty.example.com")
 	must.Succeed(d.t, err)
 	d.registry = prometheus.NewRegistry()
-	d.teller, err = receivers.New(d.file, external, (monitor.Alerts{}).Rank, log, d.registry)
+	d.teller, err = receivers.New(d.file, external, (monitor.AlertSettings{}).Rank, log, d.registry)
 	must.Succeed(d.t, err)
 	d.teller.Dial(func(ctx context.Context, network, address string) (net.Conn, error) {
 		if address == d.away {
@@ -149,9 +149,10 @@ func (d *desk) start() {
 // see sends an alert that ends after a while.
 func (d *desk) see(severity string, ends time.Duration) {
 	d.teller.Notify(collect.Alert{
-		Labels:      map[string]string{"alertname": "VLLMKVCacheThrashing", "model_name": "qwen", "severity": severity},
-		Annotations: map[string]string{"summary": "the cache is full", "description": threeLines, "runbook_url": "https://example.com/runbook"},
-		Began:       d.began, Ends: time.Now().Add(ends), Path: "/incident/1",
+		Labels: map[string]string{"alertname": "VLLMKVCacheThrashing", "model_name": "qwen", "severity": severity},
+		Annotations: map[string]string{"summary": "the cache is full", "description": threeLines,
+			"runbook_url": "https://example.com/runbook"},
+		Began: d.began, Ends: time.Now().Add(ends), Path: "/incident/1",
 	})
 }
 
@@ -196,11 +197,13 @@ func testReceivers(t *testing.T) {
 		strings.TrimPrefix(keys[0], "trigger ") != strings.TrimPrefix(keys[2], "resolve ") {
 		t.Errorf("PagerDuty: %q", keys)
 	}
-	if cards := d.teams.seen(func(m map[string]any) string { return fmt.Sprint(m["attachments"]) }); len(cards) != 3 || !strings.Contains(cards[0], "KVCacheThrashing") {
+	if cards := d.teams.seen(func(m map[string]any) string { return fmt.Sprint(m["attachments"]) }); len(cards) != 3 ||
+		!strings.Contains(cards[0], "KVCacheThrashing") {
 		t.Errorf("Teams: %q", cards)
 	}
 	texts := d.slack.seen(func(m map[string]any) string { return fmt.Sprint(m["attachments"]) })
-	if len(texts) != 3 || !strings.Contains(texts[0], "the cache is full") || !strings.Contains(texts[0], "https://sixty.example.com/incident/1") {
+	if len(texts) != 3 || !strings.Contains(texts[0], "the cache is full") ||
+		!strings.Contains(texts[0], "https://sixty.example.com/incident/1") {
 		t.Errorf("Slack: %q", texts)
 	}
 	// Whom it hurts, what to do, where to look, and nothing else; of what is over where to look.
@@ -223,13 +226,16 @@ func testReceivers(t *testing.T) {
 		return all[0]
 	}
 	for who, got := range map[string]string{
-		"Slack": field(d.slack, "attachments", "text"), "PagerDuty": field(d.pager, "payload", "custom_details", "firing"), "mail": receivers.Mail(t, threeLines, link),
+		"Slack":     field(d.slack, "attachments", "text"),
+		"PagerDuty": field(d.pager, "payload", "custom_details", "firing"),
+		"mail":      receivers.Mail(t, threeLines, link),
 	} {
 		if want := threeLines + "\n" + link; got != want {
 			t.Errorf("%s: %q, want %q", who, got, want)
 		}
 	}
-	if cards := d.teams.seen(func(m map[string]any) string { return fmt.Sprint(m["attachments"]) }); strings.Contains(cards[0], "runbook") || !strings.Contains(cards[0], "Now: ") {
+	if cards := d.teams.seen(func(m map[string]any) string { return fmt.Sprint(m["attachments"]) }); strings.Contains(
+		cards[0], "runbook") || !strings.Contains(cards[0], "Now: ") {
 		t.Errorf("Teams: %q", cards[0])
 	}
 	if strings.Contains(d.log.String(), secret) {
@@ -265,7 +271,8 @@ func testSeveritiesOfRules(t *testing.T) {
 	see(-time.Second, "warning")
 	d.told("firing <nil>", "firing warning", "firing critical", "firing page", "resolved warning")
 	see(-time.Second)
-	want := []string{"firing <nil>", "firing warning", "firing critical", "firing page", "resolved warning", "resolved <nil>"}
+	want := []string{"firing <nil>", "firing warning", "firing critical", "firing page", "resolved warning",
+		"resolved <nil>"}
 	d.told(want...)
 	see(-time.Second, "critical")
 	d.told(append(want, "resolved critical")...)
@@ -281,7 +288,8 @@ func testReceiversThatAreAway(t *testing.T) {
 	d.away = "pager:80" // the error has the address in it
 	d.see("page", time.Hour)
 	<-time.After(time.Minute)
-	if slack, tries := len(d.slack.seen(func(map[string]any) string { return "" })), d.hook.tries(); slack != 1 || tries < 2 {
+	if slack, tries := len(d.slack.seen(func(map[string]any) string { return "" })),
+		d.hook.tries(); slack != 1 || tries < 2 {
 		t.Errorf("Slack was told %d times, and a webhook that fails was tried %d times", slack, tries)
 	}
 	if n, err := testutil.GatherAndCount(d.registry, "sixty_notifications_failed_total"); n != 2 || err != nil {
@@ -294,7 +302,10 @@ func testReceiversThatAreAway(t *testing.T) {
 	d.hook.status.Store(http.StatusOK)
 	<-time.After(2 * time.Minute) // its trials are up to a minute and a half apart by now
 	d.told("firing page", "resolved page")
-	if got := d.slack.seen(func(m map[string]any) string { return fmt.Sprintf("%.60s", fmt.Sprint(m["attachments"])) }); len(got) != 2 {
+	if got := d.slack.seen(func(m map[string]any) string {
+		return fmt.Sprintf("%.60s",
+			fmt.Sprint(m["attachments"]))
+	}); len(got) != 2 {
 		t.Errorf("Slack was told %q, want of the beginning and the end; log: %s", got, d.log)
 	}
 	if log := d.log.String(); strings.Contains(log, secret) || !strings.Contains(log, "pager/pagerduty/0") {
@@ -357,14 +368,17 @@ func testHeartbeat(t *testing.T) {
 	d.start()
 	d.see("page", time.Hour)
 	for range 20 { // five minutes
-		d.teller.Beat(collect.Alert{Labels: map[string]string{"alertname": receivers.Heartbeat}, Began: time.Now(), Ends: time.Now().Add(30 * time.Second)})
+		d.teller.Beat(collect.Alert{Labels: map[string]string{"alertname": receivers.Heartbeat}, Began: time.Now(),
+			Ends: time.Now().Add(30 * time.Second)})
 		<-time.After(15 * time.Second)
 	}
 	beats := d.webhook()
-	if len(beats) < 4 || len(beats) > 6 || slices.ContainsFunc(beats, func(s string) bool { return s != "firing <nil>" }) {
+	if len(beats) < 4 || len(beats) > 6 || slices.ContainsFunc(beats,
+		func(s string) bool { return s != "firing <nil>" }) {
 		t.Errorf("in five minutes the receiver of heartbeats heard %q, want about five of them; log: %s", beats, d.log)
 	}
-	if texts := d.slack.seen(func(m map[string]any) string { return fmt.Sprint(m["attachments"]) }); len(texts) != 1 || strings.Contains(texts[0], receivers.Heartbeat) {
+	if texts := d.slack.seen(func(m map[string]any) string { return fmt.Sprint(m["attachments"]) }); len(texts) != 1 ||
+		strings.Contains(texts[0], receivers.Heartbeat) {
 		t.Errorf("Slack heard %q, want the page", texts)
 	}
 	<-time.After(10 * time.Minute)
@@ -376,16 +390,20 @@ func testHeartbeat(t *testing.T) {
 func TestReceiversAreParsedStrictly(t *testing.T) {
 	const head = "global: {scrape_interval: 5s}\nsixty:\n  use_case: chat\n  receivers:\n"
 	for name, tt := range map[string]struct{ text, err string }{
-		"unknown field":        {"  - name: a\n    webhook_configs:\n    - url: http://x\n      urls: y\n", "line 5: receiver \"a\": field urls not found"},
-		"no address":           {"  - name: a\n    webhook_configs: [{send_resolved: true}]\n", "line 5: receiver \"a\": one of url or url_file"},
-		"the second":           {"  - name: a\n    webhook_configs: [{url: http://x}]\n  - name: b\n    pagerduty_configs: [{}]\n", "line 7: receiver \"b\": missing service or routing key"},
-		"no name":              {"  - webhook_configs: [{url: http://x}]\n", "line 5: receiver \"\": missing name"},
-		"twice":                {"  - name: a\n  - name: a\n", "line 6: receiver \"a\": the name is not unique"},
-		"a kind that is not":   {"  - name: a\n    pigeon_configs: []\n", "line 5: receiver \"a\": field pigeon_configs not found"},
+		"unknown field": {"  - name: a\n    webhook_configs:\n    - url: http://x\n      urls: y\n",
+			"line 5: receiver \"a\": field urls not found"},
+		"no address": {"  - name: a\n    webhook_configs: [{send_resolved: true}]\n",
+			"line 5: receiver \"a\": one of url or url_file"},
+		"the second": {"  - name: a\n    webhook_configs: [{url: http://x}]\n  - name: b\n    pagerduty_configs: [{}]\n", "line 7: receiver \"b\": missing service or routing key"},
+		"no name":    {"  - webhook_configs: [{url: http://x}]\n", "line 5: receiver \"\": missing name"},
+		"twice":      {"  - name: a\n  - name: a\n", "line 6: receiver \"a\": the name is not unique"},
+		"a kind that is not": {"  - name: a\n    pigeon_configs: []\n",
+			"line 5: receiver \"a\": field pigeon_configs not found"},
 		"slack without secret": {"  - name: a\n    slack_configs: [{channel: x}]\n", "line 5: receiver \"a\": no "},
 		"after it":             {"  - name: a\n    webhook_configs: [{url: http://x}]\n  only: 3\n", "line 7"},
-		"no such heartbeat":    {"  - name: a\n    webhook_configs: [{url: http://x}]\n  heartbeat: b\n", "sixty.heartbeat: there is no receiver \"b\""},
-		"in braces":            {"    [{name: a, sms_configs: []}]\n", "line 5: receiver \"a\": field sms_configs"},
+		"no such heartbeat": {"  - name: a\n    webhook_configs: [{url: http://x}]\n  heartbeat: b\n",
+			"sixty.heartbeat: there is no receiver \"b\""},
+		"in braces": {"    [{name: a, sms_configs: []}]\n", "line 5: receiver \"a\": field sms_configs"},
 	} {
 		_, err := monitor.ParseConfig([]byte(head+tt.text), 0, slog.New(slog.DiscardHandler))
 		if err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "\n") {
@@ -393,7 +411,8 @@ func TestReceiversAreParsedStrictly(t *testing.T) {
 		}
 	}
 	c, err := monitor.ParseConfig([]byte(head+"  - name: a\n    webhook_configs:\n    - url_file: x # of a secret\n    email_configs: [{to: a@example.com, from: b@example.com, smarthost: 'mail:25'}]\n  anomalies: true\nremote_write: []\n"), 0, slog.New(slog.DiscardHandler))
-	if err != nil || len(c.Sixty.Receivers) != 1 || len(c.Sixty.Receivers[0].EmailConfigs) != 1 || !c.Sixty.Anomalies.On {
+	if err != nil || len(c.Sixty.Receivers) != 1 || len(c.Sixty.Receivers[0].EmailConfigs) != 1 ||
+		!c.Sixty.Anomalies.On {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

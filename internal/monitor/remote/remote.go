@@ -1,5 +1,5 @@
-// Package remote reads a monitor that runs elsewhere, through its HTTP API. A monitor has Prometheus' API too; the
-// schema in its overview tells the two apart.
+// Package remote reads another monitor through its HTTP API. A monitor also has Prometheus' API: the schema of its
+// overview tells it from a Prometheus server.
 package remote
 
 import (
@@ -19,22 +19,22 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// Bounds of what a monitor answers.
+// Bounds of an answer.
 const (
-	longest  = 20 * time.Second
-	atFirst  = 3 * time.Second // until the first answer
-	mostRead = 32 << 20        // bytes
+	timeout     = 20 * time.Second
+	findTimeout = 3 * time.Second // for the first answer
+	maxAnswer   = 32 << 20        // bytes
 )
 
-// A Monitor is one that answered. It is safe for concurrent use.
+// A Monitor is a monitor that has answered. It is safe for concurrent use.
 type Monitor struct {
 	URL    string    // without secrets
-	Judged time.Time // when it did last, by its first answer
+	Judged time.Time // time of its latest evaluation when it was found
 	base   *url.URL
 	client *http.Client
 }
 
-// Find returns the monitor at an address; ok is false where none answers within a moment.
+// Find returns the monitor at an address. ok is false if none answers within findTimeout.
 func Find(ctx context.Context, address string, access config.HTTPClientConfig) (m *Monitor, ok bool) {
 	u, err := url.Parse(strings.TrimSuffix(scrape.Complete(address), "/"))
 	if err != nil || u.Host == "" {
@@ -44,9 +44,9 @@ func Find(ctx context.Context, address string, access config.HTTPClientConfig) (
 	if err != nil {
 		return nil, false
 	}
-	client.Timeout = longest
+	client.Timeout = timeout
 	m = &Monitor{URL: u.Redacted(), base: u, client: client}
-	ctx, cancel := context.WithTimeout(ctx, atFirst)
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
 	o, err := m.Overview(ctx)
 	if err != nil {
@@ -60,7 +60,7 @@ func Find(ctx context.Context, address string, access config.HTTPClientConfig) (
 // Close ends idle connections.
 func (m *Monitor) Close() { m.client.CloseIdleConnections() }
 
-// Get reads a path of the API. An error of the monitor is returned in its own words.
+// Get reads a path of the API. It returns the monitor's own error.
 func (m *Monitor) Get(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.base.String()+path, nil)
 	if err != nil {
@@ -71,7 +71,7 @@ func (m *Monitor) Get(ctx context.Context, path string) ([]byte, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, mostRead))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (m *Monitor) Get(ctx context.Context, path string) ([]byte, error) {
 	return body, nil
 }
 
-// Overview is the latest one.
+// Overview returns the latest overview.
 func (m *Monitor) Overview(ctx context.Context) (o view.Overview, err error) {
 	body, err := m.Get(ctx, "/api/v1/overview")
 	if err != nil {
@@ -98,7 +98,7 @@ func (m *Monitor) Overview(ctx context.Context) (o view.Overview, err error) {
 	return o, nil
 }
 
-// Incidents are the latest incidents that are "open" or "closed"; "" is all.
+// Incidents returns the latest incidents with a state: "open", "closed", or "" for all.
 func (m *Monitor) Incidents(ctx context.Context, state string) (list []view.Summary, err error) {
 	path := "/api/v1/incidents?limit=1000&state=" + state
 	body, err := m.Get(ctx, path)

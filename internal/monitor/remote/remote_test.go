@@ -18,7 +18,8 @@ func TestAMonitorIsToldFromAPrometheusServer(t *testing.T) {
 		answers map[string]string
 		monitor bool
 	}{
-		"monitor":    {map[string]string{"/api/v1/overview": `{"schema": "sixty.overview/v1"}`, "/api/v1/incidents": `[{"id": "x", "pathology": "engine-hung"}]`}, true},
+		"monitor": {map[string]string{"/api/v1/overview": `{"schema": "sixty.overview/v1"}`,
+			"/api/v1/incidents": `[{"id": "x", "pathology": "engine-hung"}]`}, true},
 		"Prometheus": {map[string]string{"/api/v1/query": `{"status": "success"}`}, false},
 		"any path":   {map[string]string{"/api/v1/overview": `<html>Grafana</html>`}, false},
 	} {

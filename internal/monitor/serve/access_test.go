@@ -158,7 +158,8 @@ func (m *teams) conceals(what, body string) {
 // requests are of every route, with the incidents of both teams where it has one.
 func (m *teams) requests() (out [][3]string) {
 	bodies := map[string]string{
-		"acknowledge": `{"by":"x"}`, "notes": `{"by":"x","text":"y"}`, "silence": `{"by":"x","hours":1}`, "simulate": `{"model":"","change":{"replicas":2}}`,
+		"acknowledge": `{"by":"x"}`, "notes": `{"by":"x","text":"y"}`, "silence": `{"by":"x","hours":1}`,
+		"simulate": `{"model":"","change":{"replicas":2}}`,
 	}
 	for _, pattern := range m.served.Patterns() {
 		method, path, with := strings.Cut(pattern, " ")
@@ -175,43 +176,58 @@ func (m *teams) requests() (out [][3]string) {
 	}
 	for _, id := range m.ids {
 		path := "/api/v1/incidents/" + id
-		out = append(out, [3]string{"GET", path, ""}, [3]string{"GET", path + "/recording", ""}, [3]string{"GET", path + "/postmortem", ""}, [3]string{"GET", "/incident/" + id, ""})
+		out = append(out, [3]string{"GET", path, ""}, [3]string{"GET", path + "/recording", ""},
+			[3]string{"GET", path + "/postmortem", ""}, [3]string{"GET", "/incident/" + id, ""})
 		for _, deed := range []string{"acknowledge", "notes", "silence"} {
 			out = append(out, [3]string{"POST", path + "/" + deed, bodies[deed]})
 		}
 	}
 	for _, format := range []string{"json", "text", "markdown", "html"} {
-		out = append(out, [3]string{"GET", "/api/v1/diagnosis?plots=true&full=true&format=" + format, ""}, [3]string{"GET", "/api/v1/diagnosis?at=-5s&format=" + format, ""})
+		out = append(out, [3]string{"GET", "/api/v1/diagnosis?plots=true&full=true&format=" + format, ""},
+			[3]string{"GET", "/api/v1/diagnosis?at=-5s&format=" + format, ""})
 	}
-	for _, page := range []string{"/incidents", "/explore", "/fleet", "/whatif", "/audit", "/settings", "/runbooks/target-down"} {
+	for _, page := range []string{"/incidents", "/explore", "/fleet", "/whatif", "/audit", "/settings",
+		"/runbooks/target-down"} {
 		out = append(out, [3]string{"GET", page, ""})
 	}
 	for _, expr := range []string{
-		`up`, `{__name__=~".+"}`, `up{team="b"}`, `up{team=~".*"}`, `up or on() vector(1)`, `label_replace(up, "x", "$1", "instance", "(.*)")`, `count by (instance) (up)`,
-		`max_over_time(up[1h:1s])`, `up offset 1s`, `up @ end()`, `sum by (namespace) (rate({__name__=~".+_total"}[30s]))`, `topk(100, {job="vllm"})`, `-up`, `sixty_finding`, `ALERTS`, `info(up)`,
+		`up`, `{__name__=~".+"}`, `up{team="b"}`, `up{team=~".*"}`, `up or on() vector(1)`,
+		`label_replace(up, "x", "$1", "instance", "(.*)")`, `count by (instance) (up)`,
+		`max_over_time(up[1h:1s])`, `up offset 1s`, `up @ end()`,
+		`sum by (namespace) (rate({__name__=~".+_total"}[30s]))`, `topk(100, {job="vllm"})`, `-up`, `sixty_finding`,
+		`ALERTS`, `info(up)`,
 	} {
-		q := url.Values{"query": {expr}, "start": {fmt.Sprint(time.Now().Add(-time.Minute).Unix())}, "end": {fmt.Sprint(time.Now().Unix())}, "step": {"5"}}.Encode()
+		q := url.Values{"query": {expr}, "start": {fmt.Sprint(time.Now().Add(-time.Minute).Unix())},
+			"end": {fmt.Sprint(time.Now().Unix())}, "step": {"5"}}.Encode()
 		for _, path := range []string{"query", "query_range", "query_exemplars", "parse_query", "format_query"} {
-			out = append(out, [3]string{"GET", "/api/v1/" + path + "?" + q, ""}, [3]string{"POST", "/api/v1/" + path, q}, [3]string{"POST", "/api/v1/" + path + "?" + q, "query=up"})
+			out = append(out, [3]string{"GET", "/api/v1/" + path + "?" + q, ""},
+				[3]string{"POST", "/api/v1/" + path, q}, [3]string{"POST", "/api/v1/" + path + "?" + q, "query=up"})
 		}
 		match := url.Values{"match[]": {expr, `up`}}.Encode()
-		for _, path := range []string{"series", "labels", "label/instance/values", "label/namespace/values", "label/team/values"} {
-			out = append(out, [3]string{"GET", "/api/v1/" + path + "?" + match, ""}, [3]string{"POST", "/api/v1/" + path, match}, [3]string{"GET", "/api/v1/" + path, ""})
+		for _, path := range []string{"series", "labels", "label/instance/values", "label/namespace/values",
+			"label/team/values"} {
+			out = append(out, [3]string{"GET", "/api/v1/" + path + "?" + match, ""},
+				[3]string{"POST", "/api/v1/" + path, match}, [3]string{"GET", "/api/v1/" + path, ""})
 		}
 	}
 	for _, path := range []string{
-		"targets", "targets?state=active", "rules", "alerts", "metadata", "targets/metadata", "alertmanagers", "scrape_pools", "status/config", "status/flags", "status/tsdb", "status/runtimeinfo", "status/walreplay",
-		"read", "write", "admin/tsdb/snapshot", "features", "notifications", "notifications/live", "targets/relabel_steps?scrapePool=vllm", "status/tsdb/blocks", "/query?query=up", "query/?query=up", "label/instance%2fvalues",
+		"targets", "targets?state=active", "rules", "alerts", "metadata", "targets/metadata", "alertmanagers",
+		"scrape_pools", "status/config", "status/flags", "status/tsdb", "status/runtimeinfo", "status/walreplay",
+		"read", "write", "admin/tsdb/snapshot", "features", "notifications", "notifications/live",
+		"targets/relabel_steps?scrapePool=vllm", "status/tsdb/blocks", "/query?query=up", "query/?query=up",
+		"label/instance%2fvalues",
 	} {
 		out = append(out, [3]string{"GET", "/api/v1/" + path, ""}, [3]string{"POST", "/api/v1/" + path, "query=up"})
 	}
 	call := func(method, params string) [3]string {
-		return [3]string{"POST", "/mcp", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)}
+		return [3]string{"POST", "/mcp", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method,
+			params)}
 	}
 	for _, tool := range []string{"diagnose", "incidents", "explain"} {
 		out = append(out, call("tools/call", fmt.Sprintf(`{"name":%q,"arguments":{}}`, tool)))
 	}
-	return append(out, call("tools/call", `{"name":"signal","arguments":{"name":"requests_running"}}`), call("tools/call", `{"name":"simulate","arguments":{}}`),
+	return append(out, call("tools/call", `{"name":"signal","arguments":{"name":"requests_running"}}`),
+		call("tools/call", `{"name":"simulate","arguments":{}}`),
 		call("tools/call", `{"name":"diagnose","arguments":{"at":"-5s","full":true}}`))
 }
 
@@ -259,7 +275,8 @@ func TestEveryRouteAsksForItsRole(t *testing.T) {
 				t.Errorf("%s as an operator: %d", name, status)
 			}
 		}
-		if status, text := m.ask(admin, method, path, body); status == http.StatusUnauthorized || status == http.StatusForbidden {
+		if status, text := m.ask(admin, method, path, body); status == http.StatusUnauthorized ||
+			status == http.StatusForbidden {
 			t.Errorf("%s as an admin: %d %.100s", name, status, text)
 		}
 	}
@@ -271,7 +288,9 @@ func TestEveryRouteAsksForItsRole(t *testing.T) {
 // partIsSeen: a team sees what is its own.
 func (m *teams) partIsSeen() {
 	o := m.overviewOf(viewer)
-	if len(o.Models) != 1 || o.Models[0].Namespace != "squad-a" || len(o.Models[0].Replicas) != 1 || o.Models[0].Verdict.ID != "target-down" || o.Models[0].Incident == nil || *o.Models[0].Incident != m.ids["squad-a"] {
+	if len(o.Models) != 1 || o.Models[0].Namespace != "squad-a" || len(o.Models[0].Replicas) != 1 ||
+		o.Models[0].Verdict.ID != "target-down" || o.Models[0].Incident == nil ||
+		*o.Models[0].Incident != m.ids["squad-a"] {
 		m.t.Errorf("the overview of team A: %+v", o)
 	}
 	if o := m.overviewOf(general); len(o.Models) != 2 {
@@ -279,14 +298,17 @@ func (m *teams) partIsSeen() {
 	}
 	// What a team asks is restricted without experimental functions, and its page asks for none.
 	for who, together := range map[string]bool{viewer: false, general: true} {
-		if status, body := m.ask(who, "GET", "/api/v1/panels", ""); status != http.StatusOK || strings.Contains(body, `"buckets":`) != together {
+		if status, body := m.ask(who, "GET", "/api/v1/panels", ""); status != http.StatusOK ||
+			strings.Contains(body, `"buckets":`) != together {
 			m.t.Errorf("panels: %d, percentiles in one question: %t", status, !together)
 		}
 	}
 	own := "/api/v1/incidents/" + m.ids["squad-a"]
 	for path, want := range map[string]string{
-		"/api/v1/query?query=count(up)": `"1"]`, "/api/v1/label/namespace/values": "squad-a", "/api/v1/series?match[]=up": "squad-a", own: "target-down", own + "/recording": ".prom", own + "/postmortem": "target-down",
-		"/api/v1/settings": "squad-a",
+		"/api/v1/query?query=count(up)": `"1"]`, "/api/v1/label/namespace/values": "squad-a",
+		"/api/v1/series?match[]=up": "squad-a", own: "target-down", own + "/recording": ".prom",
+		own + "/postmortem": "target-down",
+		"/api/v1/settings":  "squad-a",
 	} {
 		if status, body := m.ask(viewer, "GET", path, ""); status != http.StatusOK || !strings.Contains(body, want) {
 			m.t.Errorf("%s as team A: %d %.300s", path, status, body)
@@ -315,7 +337,8 @@ func (m *teams) eventsOfATeam() {
 		if !told { // it listens
 			told = true
 			for _, team := range []string{"squad-b", "squad-a"} {
-				if status, body := m.ask(admin, "POST", "/api/v1/incidents/"+m.ids[team]+"/notes", `{"by":"","text":"for `+team+`"}`); status != http.StatusOK {
+				if status, body := m.ask(admin, "POST", "/api/v1/incidents/"+m.ids[team]+"/notes",
+					`{"by":"","text":"for `+team+`"}`); status != http.StatusOK {
 					m.t.Errorf("a note: %d %s", status, body)
 				}
 			}
@@ -330,23 +353,23 @@ func (m *teams) eventsOfATeam() {
 // deedsAreLogged: who did what, and who was not let do it.
 func (m *teams) deedsAreLogged() {
 	text := must.ReadFile(m.t, m.log)
-	var all []access.Deed
+	var all []access.Entry
 	for line := range strings.Lines(string(text)) {
-		var d access.Deed
+		var d access.Entry
 		if err := json.Unmarshal([]byte(line), &d); err != nil {
 			m.t.Fatalf("%v in %s", err, line)
 		}
 		all = append(all, d)
 	}
 	own := "/api/v1/incidents/" + m.ids["squad-a"]
-	for _, want := range []access.Deed{
+	for _, want := range []access.Entry{
 		{User: "otto", Way: "proxy", Role: "operator", View: `{team="a"}`, Method: "POST", Path: own + "/notes", Status: http.StatusOK},
 		{User: "vera", Way: "proxy", Role: "viewer", View: `{team="a"}`, Method: "POST", Path: own + "/acknowledge", Status: http.StatusForbidden},
 		{User: "vera", Way: "proxy", Role: "viewer", View: `{team="a"}`, Method: "GET", Path: own + "/recording", Status: http.StatusOK},
 		{User: "ada", Way: "proxy", Role: "admin", Method: "POST", Path: "/-/reload", Status: http.StatusOK},
 		{User: "eve", Way: "proxy", Role: "none", Method: "GET", Path: "/metrics", Status: http.StatusForbidden},
 	} {
-		if !slices.ContainsFunc(all, func(d access.Deed) bool {
+		if !slices.ContainsFunc(all, func(d access.Entry) bool {
 			d.At, d.Address = time.Time{}, ""
 			return d == want
 		}) {
@@ -361,14 +384,16 @@ func (m *teams) deedsAreLogged() {
 // TestHeadersOfStrangersAreNotBelieved sends the headers of the proxy from elsewhere.
 func TestHeadersOfStrangersAreNotBelieved(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sixty.yaml")
-	must.Succeed(t, os.WriteFile(file, []byte(strings.Replace(grants, "127.0.0.1/32", "10.0.0.0/8, fd00::/8", 1)), 0o600))
+	must.Succeed(t, os.WriteFile(file, []byte(strings.Replace(grants, "127.0.0.1/32", "10.0.0.0/8, fd00::/8", 1)),
+		0o600))
 	var served *web.Server
 	start(t, func(c *serve.Config) {
 		c.File, c.Targets = file, []string{"127.0.0.1:1"}
 		c.OnServed(func(s *web.Server) { served = s })
 	})
 	for sender, want := range map[string]int{
-		"127.0.0.1:1234": 401, "11.0.0.1:1": 401, "": 401, "10.1.2.3:80": 200, "[::ffff:10.1.2.3]:80": 200, "[fd00::1]:80": 200, "[fe80::1%eth0]:80": 401, "10.1.2.3": 401,
+		"127.0.0.1:1234": 401, "11.0.0.1:1": 401, "": 401, "10.1.2.3:80": 200, "[::ffff:10.1.2.3]:80": 200,
+		"[fd00::1]:80": 200, "[fe80::1%eth0]:80": 401, "10.1.2.3": 401,
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/api/v1/overview", nil)
 		r.RemoteAddr = sender

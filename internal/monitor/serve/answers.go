@@ -30,11 +30,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// answerTime is what a question that is computed for somebody may take.
-const answerTime = time.Minute
+// answerTimeout bounds an answer that is computed on request.
+const answerTimeout = time.Minute
 
-// answers has the handlers beside package web's.
-func (s *server) answers() map[string]http.Handler {
+// apiHandlers returns the handlers beside package web's, by pattern.
+func (s *server) apiHandlers() map[string]http.Handler {
 	incidents := incidentAnswers(s.incidents, s.collector.Silence, s.addSlowRequests)
 	all := map[string]http.Handler{
 		incidentsPath:               incidents,
@@ -42,10 +42,10 @@ func (s *server) answers() map[string]http.Handler {
 		"GET /api/v1/panels":        http.HandlerFunc(s.panels),
 		"GET /api/v1/runbooks":      http.HandlerFunc(s.runbooks),
 		"GET /api/v1/runbooks/{id}": http.HandlerFunc(s.runbook),
-		"POST /api/v1/simulate":     s.answer(func(c *scope) http.Handler { return http.HandlerFunc(c.simulate) }),
-		"GET /api/v1/audit":         s.answer(func(c *scope) http.Handler { return http.HandlerFunc(c.audit) }),
+		"POST /api/v1/simulate":     s.scoped(func(c *scope) http.Handler { return http.HandlerFunc(c.simulate) }),
+		"GET /api/v1/audit":         s.scoped(func(c *scope) http.Handler { return http.HandlerFunc(c.audit) }),
 		"GET /api/v1/settings":      http.HandlerFunc(s.settings),
-		"/mcp":                      s.answer(func(c *scope) http.Handler { return c.mcp }),
+		"/mcp":                      s.scoped(func(c *scope) http.Handler { return c.mcp }),
 	}
 	maps.Copy(all, s.traceAnswers())
 	return all
@@ -98,7 +98,7 @@ func newRunbook(p *catalog.Pathology) view.Runbook {
 	return view.Runbook{ID: p.ID, Title: p.Title, Severity: p.Severity.String(), Summary: firstParagraph(p.Runbook)}
 }
 
-// firstParagraph is the first one of Markdown that is no heading.
+// firstParagraph returns the first paragraph of Markdown that is not a heading.
 func firstParagraph(text string) string {
 	for part := range strings.SplitSeq(text, "\n\n") {
 		if part = strings.TrimSpace(part); part != "" && !strings.HasPrefix(part, "#") {
@@ -135,15 +135,15 @@ func (s *server) runbook(w http.ResponseWriter, r *http.Request) {
 		"GET /api/v1/runbooks lists them"))
 }
 
-// judged is the diagnosis of which a change is simulated: the one that predicted the advice of the model's incident, so
-// that both say the same, and else the latest.
-func (c *scope) judged(ctx context.Context, model string) (diagnose.Diagnosis, error) {
-	for _, i := range c.s.incidents.List(keeper.Query{State: "open", Model: model, By: c.by}) {
+// diagnosisFor returns the diagnosis on which a change of a model is simulated: that of the prediction in the advice of
+// the model's open incident, so that both agree, or else the latest.
+func (c *scope) diagnosisFor(ctx context.Context, model string) (diagnose.Diagnosis, error) {
+	for _, i := range c.server.incidents.List(keeper.Query{State: "open", Model: model, By: c.by}) {
 		if i.Advice != nil && i.Advice.Predicted != nil && i.Advice.Applied == nil {
 			return c.monitor.JudgeAt(ctx, *i.Advice.Predicted)
 		}
 	}
-	c.judge(ctx)
+	c.evaluate(ctx)
 	return c.monitor.DiagnoseAt(ctx, time.Time{}, 0)
 }
 
@@ -152,10 +152,10 @@ func (c *scope) simulate(w http.ResponseWriter, r *http.Request) {
 	if !web.Body(w, r, &ask) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 	defer cancel()
 	var answer view.WhatIfAnswer
-	d, err := c.judged(ctx, ask.Model)
+	d, err := c.diagnosisFor(ctx, ask.Model)
 	if err == nil {
 		answer, err = whatif.Simulate(ctx, c.source, &d, ask)
 	}
@@ -173,7 +173,7 @@ func (c *scope) simulate(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *scope) audit(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 	defer cancel()
 	d, err := surface.ReadSource(ctx, c.source, time.Now(), true)
 	if err != nil {
@@ -182,8 +182,8 @@ func (c *scope) audit(w http.ResponseWriter, r *http.Request) {
 	}
 	report, err := d.Audit(surface.Reading{}, false)
 	if err == nil {
-		if n := len(report.Areas); n > 0 && c.s.ring != nil { // the last are the operations
-			report.Areas[n-1].Items = append(report.Areas[n-1].Items, audit.TracesItem(c.s.ring.Received()))
+		if n := len(report.Areas); n > 0 && c.server.ring != nil { // the last area is operations
+			report.Areas[n-1].Items = append(report.Areas[n-1].Items, audit.TracesItem(c.server.ring.Received()))
 		}
 		var b bytes.Buffer
 		if err = report.JSON(&b); err == nil {
@@ -194,8 +194,8 @@ func (c *scope) audit(w http.ResponseWriter, r *http.Request) {
 	web.Fail(w, http.StatusInternalServerError, err)
 }
 
-// settings shows the active configuration. Prometheus' configuration hides secrets, and a team does not see parts
-// that name others' servers.
+// settings answers with the active configuration. Prometheus' configuration hides secrets. A team gets only its
+// targets.
 func (s *server) settings(w http.ResponseWriter, r *http.Request) {
 	config := s.collector.Config()
 	set := s.monitor.Settings()

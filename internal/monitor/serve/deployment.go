@@ -25,7 +25,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/shard"
 )
 
-// A Deployment lists the targets beside a configuration file's.
+// A Deployment lists the targets of the flags, beside those of a configuration file.
 type Deployment struct {
 	Targets    []string // addresses of servers
 	GPUTargets []string // addresses of dcgm-exporter
@@ -35,9 +35,9 @@ type Deployment struct {
 	Namespace  string   // namespace of the pods; "" for all
 	Selector   map[string]string
 	HTTP       config.HTTPClientConfig // for Targets
-	Interval   time.Duration           // between two scrapes, 0: as the file says
+	Interval   time.Duration           // between two scrapes; 0 for the file's
 	Shard      string                  // "2/5": the second of five parts
-	NoHost     bool                    // do not read this machine for Targets that are on it
+	NoHost     bool                    // do not read this machine's metrics
 
 	ownShard *shard.Shard // parsed Shard; nil means everything
 }
@@ -113,17 +113,17 @@ func limitPages(cfg *promconfig.Config) {
 	}
 }
 
+// jobs returns the scrape jobs of the flags and of gateways.
 func (c *Config) jobs(interval time.Duration, gateways []string) (out []scrapeconfig.Config) {
-	// One job has targets of one scheme and path.
-	alike := map[string]int{}
+	byKind := map[string]int{} // index in out, by job name, scheme and path: a job has one scheme and path
 	add := func(job, t string) {
 		kind := job + " http"
 		if u, err := url.Parse(t); err == nil && u.Host != "" {
 			kind = job + " " + u.Scheme + " " + u.Path
 		}
-		i, ok := alike[kind]
+		i, ok := byKind[kind]
 		if !ok {
-			i, alike[kind] = len(out), len(out)
+			i, byKind[kind] = len(out), len(out)
 			out = append(out, scrapeconfig.Config{Format: scrapeconfig.Prometheus, Job: job, Interval: interval})
 			if i == 0 {
 				out[i].GPUTargets = c.GPUTargets
@@ -144,7 +144,7 @@ func (c *Config) jobs(interval time.Duration, gateways []string) (out []scrapeco
 	return out
 }
 
-// distinguishNames gives the jobs names that differ.
+// distinguishNames makes the names of the jobs unique.
 func distinguishNames(cfg *promconfig.Config) {
 	seen := map[string]bool{}
 	for _, s := range cfg.ScrapeConfigs {
@@ -156,7 +156,7 @@ func distinguishNames(cfg *promconfig.Config) {
 	}
 }
 
-// narrow restricts a store to the shard; nil means everything. Scraped targets are the shard's already.
+// narrow returns Options.Narrow for a shard of a store. It returns nil without a shard: keepShard restricts scraping.
 func (c *Config) narrow() func(context.Context, *source.Source, time.Time) (*source.Source, error) {
 	if c.ownShard == nil || c.Prometheus.Prometheus == "" {
 		return nil

@@ -90,7 +90,8 @@ func TestDiscoveryFails(t *testing.T) {
 		}
 	}
 	r.until("a verdict", func() bool { return len(r.overview().Models) == 1 })
-	if _, body := r.get("/"); !strings.Contains(body, "servers may be missing") || strings.Contains(body, "banner good") {
+	if _, body := r.get("/"); !strings.Contains(body, "servers may be missing") ||
+		strings.Contains(body, "banner good") {
 		t.Errorf("the page does not say it, or calls something healthy: %s", body)
 	}
 
@@ -98,7 +99,8 @@ func TestDiscoveryFails(t *testing.T) {
 	write("torn.json", fmt.Sprintf(list, "file"))
 	r.until("the URL is well again", func() bool { return !said("by-http", "")() && metric("by-http", "0") })
 	r.until("the file is well again", func() bool { return !said("by-file", "")() && metric("by-file", "0") })
-	write("sixty.yaml", fmt.Sprintf("scrape_configs:\n- job_name: static\n  static_configs: [{targets: [%q]}]\n", target))
+	write("sixty.yaml", fmt.Sprintf("scrape_configs:\n- job_name: static\n  static_configs: [{targets: [%q]}]\n",
+		target))
 	resp, err := http.Post(r.url+"/-/reload", "", nil)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatal(resp, err)

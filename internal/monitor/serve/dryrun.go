@@ -19,7 +19,7 @@ import (
 // dryRunTime is how long a dry run waits for discoveries.
 const dryRunTime = 10 * time.Second
 
-// listedPerReason is how many of those that are no targets for one reason a dry run names.
+// listedPerReason bounds the candidates that a dry run names for each reason.
 const listedPerReason = 5
 
 // DryRun writes the discovered targets, and why other candidates are no targets, after it has checked the objectives

@@ -37,27 +37,32 @@ type Judge struct {
 }
 
 // NewJudge puts a monitor together as Run does, over samples that others store. It hands over each alert.
-func NewJudge(t *testing.T, q metrics.Querier, o diagnose.Options, every time.Duration, send func(...collect.Alert)) *Judge {
+func NewJudge(t *testing.T, q metrics.Querier, o diagnose.Options, every time.Duration,
+	send func(...collect.Alert)) *Judge {
 	t.Helper()
-	s := &server{cfg: Config{Dir: t.TempDir(), Diagnose: o, Log: slog.New(slog.DiscardHandler), Every: every}, registry: prometheus.NewRegistry()}
+	s := &server{cfg: Config{Dir: t.TempDir(), Diagnose: o, Log: slog.New(slog.DiscardHandler), Every: every},
+		registry: prometheus.NewRegistry()}
 	s.cfg.Prometheus.Prometheus = "http://samples.example"
 	s.unstored.Store(new(string))
 	var err error
 	s.external, err = url.Parse("http://sixty.example")
 	must.Succeed(t, err)
-	s.collector, err = collect.Open(collect.Options{Dir: t.TempDir(), ExternalURL: s.external, Logger: s.cfg.Log, Registry: prometheus.NewRegistry()})
+	s.collector, err = collect.Open(collect.Options{Dir: t.TempDir(), ExternalURL: s.external, Logger: s.cfg.Log,
+		Registry: prometheus.NewRegistry()})
 	must.Succeed(t, err)
 	t.Cleanup(func() { s.collector.Close() })
 	s.source = source.OfCollector("the simulated cluster", q)
 	s.incidents, err = s.openIncidents(t.Context(), 0)
 	must.Succeed(t, err)
 	t.Cleanup(func() { s.incidents.Close(context.WithoutCancel(t.Context())) })
-	s.teller, err = receivers.New(filepath.Join(s.cfg.Dir, "receivers.json"), s.external, func(string) int { return 0 }, s.cfg.Log, nil)
+	s.notifier, err = receivers.New(filepath.Join(s.cfg.Dir, "receivers.json"), s.external,
+		func(string) int { return 0 }, s.cfg.Log, nil)
 	must.Succeed(t, err)
-	t.Cleanup(s.teller.Close)
+	t.Cleanup(s.notifier.Close)
 	s.alerter = &monitor.Alerter{Send: send, Incident: s.findIncident}
 	s.monitor = monitor.New(monitor.Options{
-		Source: s.source, Diagnose: s.look(o.Settings), Every: every, Log: s.cfg.Log, Observe: s.observe, Conform: s.incidents.Conform,
+		Source: s.source, Diagnose: s.diagnoseOptions(o.Settings), Every: every, Log: s.cfg.Log, Observe: s.observe,
+		Conform:   s.incidents.Conform,
 		Listeners: []func(context.Context, *monitor.Evaluation){s.alerter.Observe},
 	})
 	s.watchdog = &monitor.Watchdog{Monitor: s.monitor, Unstored: func() string { return "" }}

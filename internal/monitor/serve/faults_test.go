@@ -81,7 +81,8 @@ func TestBadTargets(t *testing.T) {
 			_, _ = w.Write(bomb)
 		},
 		"ahead": func(w http.ResponseWriter, _ *http.Request) { // its clock is
-			for _, name := range []string{"num_requests_running", "num_requests_waiting", "generation_tokens_total", "kv_cache_usage_perc"} {
+			for _, name := range []string{"num_requests_running", "num_requests_waiting", "generation_tokens_total",
+				"kv_cache_usage_perc"} {
 				fmt.Fprintf(w, "vllm:%s{model_name=\"ahead\"} 0 %d\n", name, time.Now().Add(time.Hour).UnixMilli())
 			}
 		},
@@ -133,7 +134,11 @@ func TestBadTargets(t *testing.T) {
 			return false
 		}
 	}
-	r.until("the one that hangs", func() bool { s, _ := status(at["hangs"]); return s == view.Unknown && said("hangs", "deadline")() })
+	r.until("the one that hangs", func() bool {
+		s, _ := status(at["hangs"])
+		return s == view.Unknown &&
+			said("hangs", "deadline")()
+	})
 	r.until("the one with too many series", func() bool {
 		s, _ := status(at["explodes"])
 		return s == view.Unknown && said("explodes", "sample limit")()
@@ -173,14 +178,16 @@ func TestADamagedLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			o := collect.Options{Dir: dir, ExternalURL: &url.URL{Scheme: "http", Host: "localhost"}, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}
+			o := collect.Options{Dir: dir, ExternalURL: &url.URL{Scheme: "http", Host: "localhost"},
+				Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}
 			c, err := collect.Open(o)
 			must.Succeed(t, err)
 			w, began := c.NewWriter(), time.Now().Add(-time.Minute)
 			for i := range 50 {
 				var list []collect.Sample
 				for k := range 20 {
-					list = append(list, collect.Sample{Labels: map[string]string{"__name__": "x", "k": fmt.Sprint(k)}, Value: float64(i)})
+					list = append(list, collect.Sample{
+						Labels: map[string]string{"__name__": "x", "k": fmt.Sprint(k)}, Value: float64(i)})
 				}
 				must.Succeed(t, w.Write(t.Context(), began.Add(time.Duration(i)*time.Second), list))
 			}
@@ -212,17 +219,21 @@ func TestADamagedBlock(t *testing.T) {
 	var blocks []string
 	for i := range 2 {
 		at := time.Now().Add(-time.Duration(5+2*i) * time.Hour).UnixMilli()
-		block, err := tsdb.CreateBlock([]storage.Series{storage.NewListSeries(labels.FromStrings("__name__", "x", "block", fmt.Sprint(i)), []chunks.Sample{sample{at}})}, dir, 0, slog.New(slog.DiscardHandler))
+		block, err := tsdb.CreateBlock([]storage.Series{
+			storage.NewListSeries(labels.FromStrings("__name__", "x", "block", fmt.Sprint(i)),
+				[]chunks.Sample{sample{at}})}, dir, 0, slog.New(slog.DiscardHandler))
 		must.Succeed(t, err)
 		blocks = append(blocks, block)
 	}
 	must.Succeed(t, os.WriteFile(filepath.Join(blocks[0], "index"), []byte("no index"), 0o600))
 	said := &outputtest.Buffer{}
-	c, err := collect.Open(collect.Options{Dir: dir, ExternalURL: &url.URL{Scheme: "http", Host: "localhost"}, Logger: slog.New(slog.NewTextHandler(said, nil)), Registry: prometheus.NewRegistry()})
+	c, err := collect.Open(collect.Options{Dir: dir, ExternalURL: &url.URL{Scheme: "http", Host: "localhost"},
+		Logger: slog.New(slog.NewTextHandler(said, nil)), Registry: prometheus.NewRegistry()})
 	must.Succeed(t, err)
 	defer c.Close()
 	name := filepath.Base(blocks[0])
-	if _, err := os.Stat(filepath.Join(dir, "damaged", name)); err != nil || !strings.Contains(said.String(), "set aside") || !strings.Contains(said.String(), name) {
+	if _, err := os.Stat(filepath.Join(dir, "damaged", name)); err != nil ||
+		!strings.Contains(said.String(), "set aside") || !strings.Contains(said.String(), name) {
 		t.Errorf("it is not set aside and named: %v\n%s", err, said)
 	}
 	v, err := c.Query(t.Context(), "count_over_time(x[1d])", time.Now())
@@ -256,7 +267,8 @@ func TestTheClockStepsBack(t *testing.T) {
 	_, body := r.get("/api/v1/query?query=" + url.QueryEscape(`sixty_evaluation_success`))
 	must.Succeed(t, r.end())
 	// The same series of a future that the clock comes back from.
-	c, err := collect.Open(collect.Options{Dir: filepath.Join(dir, "tsdb"), ExternalURL: &url.URL{}, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	c, err := collect.Open(collect.Options{Dir: filepath.Join(dir, "tsdb"), ExternalURL: &url.URL{},
+		Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
 	must.Succeed(t, err)
 	var list []collect.Sample
 	for _, l := range labelsIn(t, body) {

@@ -9,18 +9,18 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/hostmetrics"
 )
 
-// hostJob is the label job of pages of this machine.
+// hostJob is the job label of this machine's metrics.
 const hostJob = "sixty-host"
 
-// readMachine stores the GPUs and the operating system of this machine until the context
-// ends, where servers that flags name run on it too.
+// readMachine stores metrics of this machine's GPUs and operating system until the context ends, if servers of the
+// flags run on it.
 func (s *server) readMachine(ctx context.Context) {
 	if s.cfg.NoHost || s.cfg.Prometheus.Prometheus != "" {
 		return
 	}
 	targets, err := source.Targets(append(append([]string(nil), s.cfg.Targets...), s.cfg.GPUTargets...))
 	if err != nil {
-		return // the scraper has said so
+		return // reported by the scraper
 	}
 	exporters, _ := source.Targets(s.cfg.GPUTargets)
 	var servers []hostmetrics.Server

@@ -21,14 +21,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/web"
 )
 
-// incidentsPath is where incidents are.
+// incidentsPath is the path of the incidents' API.
 const incidentsPath = "/api/v1/incidents"
 
-// How many incidents are listed.
+// Numbers of incidents in a list.
 const usualLimit, maxLimit = 100, 1000
 
-// incidentAnswers answers what docs/api.md says below incidentsPath.
-func incidentAnswers(k *keeper.Keeper, quiet silencer, complete func(context.Context, *view.Incident)) http.Handler {
+// incidentAnswers returns the handler of incidentsPath and the paths below; see docs/api.md. complete adds slow
+// requests.
+func incidentAnswers(k *keeper.Keeper, silencer silenceFunc,
+	complete func(context.Context, *view.Incident)) http.Handler {
 	mux := http.NewServeMux()
 	one := func(method, path string, h http.HandlerFunc) {
 		mux.HandleFunc(method+" "+incidentsPath+"/{id}"+path, func(w http.ResponseWriter, r *http.Request) {
@@ -55,32 +57,33 @@ func incidentAnswers(k *keeper.Keeper, quiet silencer, complete func(context.Con
 		w.Header().Set("Content-Type", "text/markdown; charset=utf-8")
 		_, _ = w.Write(text)
 	})
-	var said struct{ By, Text string }
 	one("POST", "/acknowledge", func(w http.ResponseWriter, r *http.Request) {
-		if said := said; web.Body(w, r, &said) {
-			i, err := k.Acknowledge(r.PathValue("id"), byWhom(r, said.By), time.Now())
+		var a struct{ By, Text string }
+		if web.Body(w, r, &a) {
+			i, err := k.Acknowledge(r.PathValue("id"), byWhom(r, a.By), time.Now())
 			answerIncident(w, i, err)
 		}
 	})
 	one("POST", "/notes", func(w http.ResponseWriter, r *http.Request) {
-		if said := said; web.Body(w, r, &said) {
-			i, err := k.AddNote(r.PathValue("id"), byWhom(r, said.By), said.Text, time.Now())
+		var a struct{ By, Text string }
+		if web.Body(w, r, &a) {
+			i, err := k.AddNote(r.PathValue("id"), byWhom(r, a.By), a.Text, time.Now())
 			answerIncident(w, i, err)
 		}
 	})
-	one("POST", "/silence", func(w http.ResponseWriter, r *http.Request) { silence(w, r, k, quiet) })
+	one("POST", "/silence", func(w http.ResponseWriter, r *http.Request) { silence(w, r, k, silencer) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		web.Fail(w, http.StatusNotFound, fmt.Errorf("there is nothing at %s %s", r.Method, r.URL.Path))
 	})
 	return mux
 }
 
-// byWhom is the name under which somebody writes: the one that was authenticated, where there is one.
-func byWhom(r *http.Request, said string) string {
+// byWhom returns the author of an action: the authenticated person or, without one, the name in the body.
+func byWhom(r *http.Request, name string) string {
 	if p := access.Of(r.Context()); p.IsPerson() {
 		return p.Name
 	}
-	return said
+	return name
 }
 
 const (
@@ -88,11 +91,11 @@ const (
 	silenceTime    = 10 * time.Second
 )
 
-// A silencer is collect.Collector's Silence.
-type silencer func(ctx context.Context, matching map[string][]string, until time.Time, by, comment string) error
+// silenceFunc is the type of collect.Collector's Silence.
+type silenceFunc func(ctx context.Context, matching map[string][]string, until time.Time, by, comment string) error
 
 // silence silences the alerts of an incident in Alertmanager, and notes it.
-func silence(w http.ResponseWriter, r *http.Request, k *keeper.Keeper, quiet silencer) {
+func silence(w http.ResponseWriter, r *http.Request, k *keeper.Keeper, silencer silenceFunc) {
 	var asked struct {
 		By    string
 		Hours float64
@@ -120,7 +123,7 @@ func silence(w http.ResponseWriter, r *http.Request, k *keeper.Keeper, quiet sil
 	until := time.Now().Add(time.Duration(asked.Hours * float64(time.Hour)))
 	ctx, cancel := context.WithTimeout(r.Context(), silenceTime)
 	defer cancel()
-	switch err := quiet(ctx, matching, until, asked.By, "silenced by sixty for incident "+i.ID); {
+	switch err := silencer(ctx, matching, until, asked.By, "silenced by sixty for incident "+i.ID); {
 	case errors.Is(err, collect.ErrNoAlertmanager):
 		web.Fail(w, http.StatusConflict, hint.With(err, "configure one under alerting, and wait for its first alert"))
 	case err != nil:

@@ -27,13 +27,16 @@ import (
 )
 
 func TestIncidentAnswers(t *testing.T) {
-	k, err := keeper.Open(t.Context(), keeper.Config{Dir: t.TempDir(), Catalogue: pathologies.All(), Log: slog.New(slog.DiscardHandler)})
+	k, err := keeper.Open(t.Context(), keeper.Config{Dir: t.TempDir(), Catalogue: pathologies.All(),
+		Log: slog.New(slog.DiscardHandler)})
 	must.Succeed(t, err)
 	defer k.Close(t.Context())
 	p := pathologies.All()[0]
 	if err := k.Observe(&diagnose.Diagnosis{
-		At: time.Now(), Targets: []diagnose.Target{{Name: "a", Labels: map[string]string{"instance": "a:8000", "model_name": "m"}}},
-		Findings: []diagnose.Finding{{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: p.Severity, Targets: []string{"a"}, Summary: p.Title}},
+		At: time.Now(), Targets: []diagnose.Target{{Name: "a",
+			Labels: map[string]string{"instance": "a:8000", "model_name": "m"}}},
+		Findings: []diagnose.Finding{{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: p.Severity,
+			Targets: []string{"a"}, Summary: p.Title}},
 	}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +57,10 @@ func TestIncidentAnswers(t *testing.T) {
 		silenced = matching
 		return nil
 	}
-	answers := serve.IncidentAnswers(k, quiet, func(_ context.Context, i *view.Incident) { i.SlowRequests = []trace.Slow{{ID: "4bf9"}} })
+	answers := serve.IncidentAnswers(k, quiet, func(_ context.Context,
+		i *view.Incident) {
+		i.SlowRequests = []trace.Slow{{ID: "4bf9"}}
+	})
 	h := web.New(web.Options{
 		External: external, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 		More: map[string]http.Handler{"/api/v1/incidents": answers, "/api/v1/incidents/": answers},
@@ -107,7 +113,8 @@ func TestIncidentAnswers(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if w.Code != tc.code || !strings.Contains(w.Body.String(), tc.want) {
-			t.Errorf("%s %s %.60s: %d %.200s, want %d with %q", tc.method, tc.path, tc.body, w.Code, w.Body, tc.code, tc.want)
+			t.Errorf("%s %s %.60s: %d %.200s, want %d with %q", tc.method, tc.path, tc.body, w.Code, w.Body, tc.code,
+				tc.want)
 		}
 		if w.Code >= 400 {
 			var e view.Error
@@ -119,7 +126,8 @@ func TestIncidentAnswers(t *testing.T) {
 	if s := k.List(keeper.Query{})[0]; s.Acknowledged == nil || s.Acknowledged.By != "ann" || len(s.Notes) != 2 {
 		t.Errorf("got %+v", s)
 	}
-	if !slices.Equal(silenced["pathology"], []string{p.ID}) || !slices.Equal(silenced["model_name"], []string{"m"}) || len(silenced) != 2 {
+	if !slices.Equal(silenced["pathology"], []string{p.ID}) || !slices.Equal(silenced["model_name"], []string{"m"}) ||
+		len(silenced) != 2 {
 		t.Errorf("what is silenced: %v", silenced)
 	}
 }

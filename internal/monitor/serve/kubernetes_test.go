@@ -44,12 +44,15 @@ func kubeAPI(t *testing.T, pods ...corev1.Pod) (url, certificate string) {
 			}
 			w.WriteHeader(http.StatusForbidden)
 			_ = json.NewEncoder(w).Encode(metav1.Status{
-				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: 403,
+				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure",
+				Reason: metav1.StatusReasonForbidden, Code: 403,
 				Message: `pods is forbidden: User "sixty" cannot list resource "pods" in API group "" ` + where,
 			})
 		case q.Get("sendInitialEvents") != "": // as servers that know no such thing
 			w.WriteHeader(http.StatusUnprocessableEntity)
-			_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: 422})
+			_ = json.NewEncoder(w).Encode(metav1.Status{
+				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure",
+				Reason: metav1.StatusReasonInvalid, Code: 422})
 		case q.Get("watch") != "":
 			w.(http.Flusher).Flush()
 			select {
@@ -58,12 +61,14 @@ func kubeAPI(t *testing.T, pods ...corev1.Pod) (url, certificate string) {
 			}
 		default:
 			_ = json.NewEncoder(w).Encode(corev1.PodList{
-				TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: pods,
+				TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"},
+				ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: pods,
 			})
 		}
 	}))
 	t.Cleanup(func() { close(ended); s.Close() })
-	return s.URL, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	return s.URL, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{
+		Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
 
 func kubeConfig(t *testing.T, url, certificate string) string {
@@ -90,7 +95,9 @@ func TestKubernetesDenies(t *testing.T) {
 	r.until("it says so", func() bool {
 		o := r.overview()
 		text := strings.Join(o.Problems, "\n")
-		return o.State == view.Partial && strings.Contains(text, `discovery of job vllm by kubernetes fails: failed to list *v1.Pod: pods is forbidden`) && strings.Contains(text, `in the namespace "elsewhere"`)
+		return o.State == view.Partial && strings.Contains(text,
+			`discovery of job vllm by kubernetes fails: failed to list *v1.Pod: pods is forbidden`) &&
+			strings.Contains(text, `in the namespace "elsewhere"`)
 	})
 }
 
@@ -105,22 +112,28 @@ func TestServeKubernetes(t *testing.T) {
 	defer fl.Close()
 	pod := func(name, ip string, port int32, phase corev1.PodPhase) corev1.Pod {
 		return corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "inference", UID: "1", Labels: map[string]string{"app": "vllm"}},
-			Spec:       corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "c", Ports: []corev1.ContainerPort{{ContainerPort: port, Protocol: corev1.ProtocolTCP}}}}},
-			Status:     corev1.PodStatus{PodIP: ip, HostIP: ip, Phase: phase},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "inference", UID: "1",
+				Labels: map[string]string{"app": "vllm"}},
+			Spec: corev1.PodSpec{NodeName: "node-1",
+				Containers: []corev1.Container{{Name: "c",
+					Ports: []corev1.ContainerPort{{ContainerPort: port, Protocol: corev1.ProtocolTCP}}}}},
+			Status: corev1.PodStatus{PodIP: ip, HostIP: ip, Phase: phase},
 		}
 	}
-	url, certificate := kubeAPI(t, pod("vllm-0", ip, 8000, corev1.PodRunning), pod("web-0", "127.7.0.3", 80, corev1.PodRunning), pod("vllm-done", "127.7.0.4", 8000, corev1.PodSucceeded))
+	url, certificate := kubeAPI(t, pod("vllm-0", ip, 8000, corev1.PodRunning),
+		pod("web-0", "127.7.0.3", 80, corev1.PodRunning), pod("vllm-done", "127.7.0.4", 8000, corev1.PodSucceeded))
 	config := kubeConfig(t, url, certificate)
 	r := start(t, func(c *serve.Config) { c.Kubernetes, c.KubeConfig, c.Namespace = true, config, "inference" })
 	r.until("the pod is judged by its name", func() bool {
 		o := r.overview()
-		return o.State == view.OK && len(o.Models) == 1 && o.Models[0].Namespace == "inference" && len(o.Models[0].Replicas) == 1 &&
+		return o.State == view.OK && len(o.Models) == 1 && o.Models[0].Namespace == "inference" &&
+			len(o.Models[0].Replicas) == 1 &&
 			strings.HasPrefix(o.Models[0].Replicas[0].Target, "vllm-0:8000")
 	})
 	r.until("that GPU exporters may not be seen is a note", func() bool {
 		o := r.overview()
-		return o.State == view.OK && len(o.Problems) == 1 && strings.Contains(o.Problems[0], "GPUs cannot be read") && strings.Contains(o.Problems[0], "at the cluster scope")
+		return o.State == view.OK && len(o.Problems) == 1 && strings.Contains(o.Problems[0], "GPUs cannot be read") &&
+			strings.Contains(o.Problems[0], "at the cluster scope")
 	})
 	if _, body := r.get("/api/v1/query?query=count(up)"); !strings.Contains(body, `"1"`) {
 		t.Errorf("other pods are scraped too: %s", body)
@@ -132,16 +145,20 @@ func TestDryRun(t *testing.T) {
 	pod := func(name, image, portName string, port int32) corev1.Pod {
 		return corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "inference", UID: types.UID(name)},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image, Ports: []corev1.ContainerPort{{Name: portName, ContainerPort: port, Protocol: corev1.ProtocolTCP}}}}},
-			Status:     corev1.PodStatus{PodIP: "10.0.0.7", Phase: corev1.PodRunning},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{
+				{Name: "c", Image: image, Ports: []corev1.ContainerPort{
+					{Name: portName, ContainerPort: port, Protocol: corev1.ProtocolTCP}}}}},
+			Status: corev1.PodStatus{PodIP: "10.0.0.7", Phase: corev1.PodRunning},
 		}
 	}
-	url, certificate := kubeAPI(t, pod("qwen-0", "vllm/vllm-openai:v0.23.0", "http", 28000), pod("web-0", "nginx:1.29", "http", 80), pod("zmq-0", "vllm/vllm-openai:v0.23.0", "kv-events", 5557))
+	url, certificate := kubeAPI(t, pod("qwen-0", "vllm/vllm-openai:v0.23.0", "http", 28000),
+		pod("web-0", "nginx:1.29", "http", 80), pod("zmq-0", "vllm/vllm-openai:v0.23.0", "kv-events", 5557))
 	var out bytes.Buffer
 	cfg := serve.Config{
-		Log:        slog.New(slog.DiscardHandler),
-		Settings:   func(*monitor.Section) (s diagnose.Settings, err error) { return s, nil },
-		Deployment: serve.Deployment{Kubernetes: true, KubeConfig: kubeConfig(t, url, certificate), Namespace: "inference"},
+		Log:      slog.New(slog.DiscardHandler),
+		Settings: func(*monitor.Section) (s diagnose.Settings, err error) { return s, nil },
+		Deployment: serve.Deployment{Kubernetes: true, KubeConfig: kubeConfig(t, url, certificate),
+			Namespace: "inference"},
 	}
 	must.Succeed(t, serve.DryRun(t.Context(), cfg, &out))
 	for _, want := range []string{
@@ -157,7 +174,8 @@ func TestDryRun(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, &out)
 		}
 	}
-	if cfg.Namespace = "elsewhere"; serve.DryRun(t.Context(), cfg, &out) == nil || !strings.Contains(out.String(), `cannot list resource "pods" in API group "" in the namespace "elsewhere"`) {
+	if cfg.Namespace = "elsewhere"; serve.DryRun(t.Context(), cfg, &out) == nil ||
+		!strings.Contains(out.String(), `cannot list resource "pods" in API group "" in the namespace "elsewhere"`) {
 		t.Errorf("who may list nothing is not told so:\n%s", &out)
 	}
 }

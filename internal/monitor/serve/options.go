@@ -26,8 +26,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor"
 )
 
-// Options are a Config as a user names it: addresses, files and texts. Errors name the
-// flags of sixty serve.
+// Options are the flags of sixty serve. Read turns them into a Config. Errors name the flags.
 type Options struct {
 	Config
 	Source source.Flags
@@ -38,7 +37,7 @@ type Options struct {
 	baseline, tokenFile       string
 	verbose                   bool
 
-	DryRun bool // say what would be watched
+	DryRun bool // print the targets and exit
 }
 
 // AddFlags adds the flags of sixty serve.
@@ -66,7 +65,8 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.retention, "keep", "", "retention of samples (default: 15d)")
 	s.StringVar(&o.retentionBytes, "keep-size", "", "maximum size of samples, such as 10GB (default: unlimited)")
 	s.StringVar(&o.traceBuffer, "trace-buffer", "",
-		"receive traces as OTLP over HTTP at /v1/traces, and keep the last ones in memory up to this `size`, such as 32MB (default: none)")
+		"receive traces as OTLP over HTTP at /v1/traces, and keep the last ones in memory up to this `size`, "+
+			"such as 32MB (default: none)")
 	s.StringVar(&o.Addr, "listen", ":6060",
 		"`address` of the page and the API (loopback unless a host is given; 0.0.0.0:6060 for all)")
 	s.StringVar(&o.External, "external-url", "",
@@ -74,7 +74,8 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.WebFile, "web-config", "",
 		"web configuration `file`, as in Prometheus: TLS and basic authentication for the page and the API")
 	s.StringVar(&o.tokenFile, "token-file", "",
-		"`file` with a token that every request needs, as bearer token or as password of any user; a browser asks for it once")
+		"`file` with a token that every request needs, as bearer token or as password of any user; "+
+			"a browser asks for it once")
 	s.StringVar(&o.Cluster.Listen, "cluster-listen", "",
 		"`address` for other monitors of the same servers, to form a cluster, such as 0.0.0.0:9094")
 	s.StringSliceVar(&o.Cluster.Peers, "cluster-peer", nil,
@@ -88,7 +89,7 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.BoolVarP(&o.verbose, "verbose-log", "", false, "debug logging")
 }
 
-// Read reads flags and arguments into the configuration, except for the log and the pathologies.
+// Read reads flags and arguments into the Config, except for its log and its pathologies.
 func (o *Options) Read(args []string) (err error) {
 	if err := o.Source.Resolve(args); err != nil {
 		return err
@@ -129,11 +130,11 @@ func (o *Options) Read(args []string) (err error) {
 			return fmt.Errorf("--token-file: %s is empty", o.tokenFile)
 		}
 	}
-	o.Settings = o.judgedBy
+	o.Settings = o.readSettings
 	return nil
 }
 
-// readLimits reads how long, and how much, is kept.
+// readLimits reads the bounds of samples and traces.
 func (o *Options) readLimits() (err error) {
 	if o.retention != "" {
 		if o.Retention, err = source.ParseDuration(o.retention); err != nil {
@@ -158,8 +159,8 @@ func (o *Options) readLimits() (err error) {
 	return nil
 }
 
-// judgedBy returns the objectives and thresholds of the flags, or of the file if the flags have none.
-func (o *Options) judgedBy(s *monitor.Section) (diagnose.Settings, error) {
+// readSettings returns the objectives and thresholds of the flags and, where they have none, of the file.
+func (o *Options) readSettings(s *monitor.Section) (diagnose.Settings, error) {
 	flags := o.Judged
 	flags.UseCase, flags.Promised.File = cmp.Or(flags.UseCase, s.UseCase), cmp.Or(flags.Promised.File, s.Objectives)
 	if len(flags.Only) == 0 {
@@ -191,7 +192,7 @@ func (o *Options) judgedBy(s *monitor.Section) (diagnose.Settings, error) {
 	return set, nil
 }
 
-// stateDir is where a user's programs keep what they know.
+// stateDir returns the directory for the user's state, by the XDG specification.
 func stateDir() (string, error) {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "sixty"), nil
@@ -206,6 +207,6 @@ func stateDir() (string, error) {
 // LogTo sets the logger of the parts: warnings and errors only, unless verbose.
 func (o *Options) LogTo(w io.Writer) {
 	level := promslog.NewLevel()
-	_ = level.Set(map[bool]string{false: "warn", true: "debug"}[o.verbose]) // promslog's own words
+	_ = level.Set(map[bool]string{false: "warn", true: "debug"}[o.verbose]) // both levels are valid
 	o.Log = promslog.New(&promslog.Config{Level: level, Writer: w})
 }

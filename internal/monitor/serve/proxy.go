@@ -12,16 +12,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 )
 
-// reads are the parts of Prometheus' API that a monitor passes on to the server behind it;
-// with a POST they read as well.
-var reads = []string{"query", "query_range", "query_exemplars", "series", "labels", "label/", "metadata", "rules",
+// proxiedPaths are the paths of Prometheus' API that a monitor proxies to its Prometheus server. All of them only read,
+// with POST too.
+var proxiedPaths = []string{"query", "query_range", "query_exemplars", "series", "labels", "label/", "metadata",
+	"rules",
 	"alerts", "format_query", "parse_query", "status/buildinfo"}
 
-// passedOn are the questions that are passed on at a time.
-const passedOn = 20
+// maxProxied bounds the concurrent requests to the Prometheus server.
+const maxProxied = 20
 
-// proxy passes questions on to the server that holds the samples, with its credentials. The
-// reader's own are not.
+// proxy returns a reverse proxy to a Prometheus server. It sends the credentials of spec, and drops those of the
+// request.
 func proxy(spec source.Spec) (http.Handler, error) {
 	base, err := url.Parse(spec.Prometheus)
 	if err != nil {
@@ -46,7 +47,7 @@ func proxy(spec source.Spec) (http.Handler, error) {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := strings.TrimPrefix(r.URL.Path, "/api/v1/")
-		for _, known := range reads {
+		for _, known := range proxiedPaths {
 			if path == known || strings.HasSuffix(known, "/") && strings.HasPrefix(path, known) {
 				p.ServeHTTP(w, r)
 				return

@@ -44,7 +44,8 @@ func newHook(t *testing.T) *hook {
 			if a.StartsAt.IsZero() || (a.Status == "resolved") != (!a.EndsAt.IsZero() && a.EndsAt.After(a.StartsAt)) {
 				t.Errorf("from %s to %s: %s", a.StartsAt, a.EndsAt, a.Status)
 			}
-			h.told = append(h.told, fmt.Sprintf("%s %s %s %q: %s", a.Status, a.Labels["alertname"], a.Labels["team"], a.Labels["severity"], a.Annotations["summary"]))
+			h.told = append(h.told, fmt.Sprintf("%s %s %s %q: %s", a.Status, a.Labels["alertname"], a.Labels["team"],
+				a.Labels["severity"], a.Annotations["summary"]))
 		}
 	}))
 	t.Cleanup(h.Close)
@@ -125,6 +126,9 @@ sixty:
 		return ok && end.Before(time.Now())
 	})
 	queue.Store(-1)
-	r.until("a finding's alert at the receiver", func() bool { return strings.Contains(fmt.Sprint(h.all()), "firing VLLMTargetDown") })
+	r.until("a finding's alert at the receiver", func() bool {
+		return strings.Contains(fmt.Sprint(h.all()),
+			"firing VLLMTargetDown")
+	})
 	r.until("the same at the Alertmanager", func() bool { _, ok := am.ends("VLLMTargetDown"); return ok })
 }

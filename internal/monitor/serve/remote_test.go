@@ -48,7 +48,8 @@ func newStore(t *testing.T, behind string) *store {
 		if err != nil {
 			return err
 		}
-		body = bytes.Replace(body, []byte(`{"status":"success",`), []byte(`{"status":"success","warnings":["no store matched: eu-1 does not answer"],`), 1)
+		body = bytes.Replace(body, []byte(`{"status":"success",`),
+			[]byte(`{"status":"success","warnings":["no store matched: eu-1 does not answer"],`), 1)
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		r.Header.Set("Content-Length", fmt.Sprint(len(body)))
 		return nil
@@ -95,7 +96,8 @@ func TestServeReadsAStore(t *testing.T) {
 	})
 	well := func() bool {
 		o := r.overview()
-		return o.State == view.OK && len(o.Models) == 1 && len(o.Models[0].Replicas) == 2 && o.Models[0].Verdict.Status == view.Healthy
+		return o.State == view.OK && len(o.Models) == 1 && len(o.Models[0].Replicas) == 2 &&
+			o.Models[0].Verdict.Status == view.Healthy
 	}
 	r.until("a verdict on two replicas that another one scrapes", well)
 	judged := 0
@@ -105,7 +107,8 @@ func TestServeReadsAStore(t *testing.T) {
 		})
 		part.until("both replicas in a shard of the store, or none", func() bool {
 			o := part.overview()
-			return len(o.Models) == 1 && len(o.Models[0].Replicas) == 2 || strings.Contains(fmt.Sprint(o.Problems), "has none of the 2 servers")
+			return len(o.Models) == 1 && len(o.Models[0].Replicas) == 2 ||
+				strings.Contains(fmt.Sprint(o.Problems), "has none of the 2 servers")
 		})
 		judged += len(part.overview().Models)
 		if err := part.end(); err != nil {
@@ -147,7 +150,8 @@ func TestServeReadsAStore(t *testing.T) {
 		})
 		t.Logf("%s: %s, %q", mood, o.State, o.Problems)
 		s.be("")
-		r.until("a store that was "+mood+" and is well", func() bool { return well() && len(r.overview().Problems) == 0 })
+		r.until("a store that was "+mood+" and is well",
+			func() bool { return well() && len(r.overview().Problems) == 0 })
 	}
 	if top := s.top.Load(); top > 16 {
 		t.Errorf("%d questions at the same time", top)

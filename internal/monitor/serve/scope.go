@@ -20,30 +20,30 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/web"
 )
 
-// A scope is what somebody sees: everything, or the part of a team. The part is judged by itself, from
-// samples that are restricted to it: nothing of others can be in its answers.
+// A scope is what a principal sees: everything, or a team's part. A part is judged by itself, from samples that are
+// restricted to it, so that its answers contain nothing of others.
 type scope struct {
-	s       *server
-	by      *access.Principal // any that sees it
+	server  *server
+	by      *access.Principal // one of the principals with this view
 	source  *source.Source
 	monitor *monitor.Monitor
 	mcp     http.Handler
 }
 
-// scopes are those that were asked for since the configuration was read, by their selectors.
+// scopes holds the scopes that were used since the configuration was read. Parts are keyed by selector.
 type scopes struct {
 	mu    sync.Mutex
 	all   *scope
 	parts map[string]*scope
-	turn  sync.Mutex // parts are judged one after the other
+	turn  sync.Mutex // held while a part is judged
 }
 
 func (s *server) newScope(by *access.Principal, from *source.Source, m *monitor.Monitor) *scope {
-	c := &scope{s: s, by: by, source: from, monitor: m}
+	c := &scope{server: s, by: by, source: from, monitor: m}
 	c.mcp = mcp.Handler(mcp.Options{
-		Source: from, Explained: s.cfg.Diagnose.Pathologies, Judge: c.judged,
+		Source: from, Explained: s.cfg.Diagnose.Pathologies, Judge: c.diagnosisFor,
 		Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
-			c.judge(ctx)
+			c.evaluate(ctx)
 			return m.DiagnoseAt(ctx, at, window)
 		},
 		Incidents: func() []view.Summary { return s.incidents.List(keeper.Query{Limit: 100, By: by}) },
@@ -51,7 +51,7 @@ func (s *server) newScope(by *access.Principal, from *source.Source, m *monitor.
 	return c
 }
 
-// scopeOf returns what the principal of a context sees.
+// scopeOf returns the scope of a context's principal.
 func (s *server) scopeOf(ctx context.Context) *scope {
 	p := access.Of(ctx)
 	s.scopes.mu.Lock()
@@ -69,37 +69,38 @@ func (s *server) scopeOf(ctx context.Context) *scope {
 		}
 		from := s.source.Restrict(p.Match)
 		s.scopes.parts[key] = s.newScope(p, from, monitor.New(monitor.Options{
-			Source: from, Narrow: s.cfg.narrow(), Diagnose: s.look(s.monitor.Settings()), Every: s.monitor.Every(),
-			Log: s.cfg.Log, Conform: s.incidents.Conform,
+			Source: from, Narrow: s.cfg.narrow(), Diagnose: s.diagnoseOptions(s.monitor.Settings()),
+			Every: s.monitor.Every(),
+			Log:   s.cfg.Log, Conform: s.incidents.Conform,
 		}))
 	}
 	return s.scopes.parts[key]
 }
 
-// forget makes the parts anew when they are asked for: the configuration is another one.
+// forget drops the parts, because the configuration has changed.
 func (c *scopes) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.parts = nil
 }
 
-// judge judges a part, if the whole was judged since it was the last time.
-func (c *scope) judge(ctx context.Context) {
+// evaluate judges a part if the whole was judged after it.
+func (c *scope) evaluate(ctx context.Context) {
 	if !c.by.Restricted() {
 		return
 	}
-	c.s.scopes.turn.Lock()
-	defer c.s.scopes.turn.Unlock()
-	whole, part := c.s.monitor.Latest(), c.monitor.Latest()
+	c.server.scopes.turn.Lock()
+	defer c.server.scopes.turn.Unlock()
+	whole, part := c.server.monitor.Latest(), c.monitor.Latest()
 	if whole != nil && (part == nil || part.At.Before(whole.At)) {
 		c.monitor.Evaluate(context.WithoutCancel(ctx), whole.At)
 	}
 }
 
-// makePart returns what package web shows.
+// makePart returns the scope of a context's principal for package web.
 func (s *server) makePart(ctx context.Context) web.Part {
 	c, by := s.scopeOf(ctx), access.Of(ctx)
-	c.judge(ctx)
+	c.evaluate(ctx)
 	p := web.Part{Monitor: c.monitor, Scraped: s.collector.ScrapeTargets()}
 	p.Incident = func(id string) *view.Summary { return s.incidents.Summary(id, by) }
 	if by.Restricted() {
@@ -108,17 +109,16 @@ func (s *server) makePart(ctx context.Context) web.Part {
 	return p
 }
 
-// measureImpact measures what users felt of an incident.
+// measureImpact measures the impact of an incident on users.
 func (s *server) measureImpact(ctx context.Context, q metrics.Querier, of view.Summary, to time.Time,
 	interval time.Duration) (*view.Impact, error) {
 	return health.Impact(ctx, q, health.Config{From: of.Began, To: to, Interval: interval,
 		Matchers: s.source.Matchers(), Settings: s.monitor.Settings()}, of)
 }
 
-// answer lets the scope of who asks answer.
-func (s *server) answer(with func(*scope) http.Handler) http.Handler {
+// scoped serves a request with a handler of its sender's scope.
+func (s *server) scoped(handlerOf func(*scope) http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		with(s.scopeOf(r.Context())).ServeHTTP(w,
-			r)
+		handlerOf(s.scopeOf(r.Context())).ServeHTTP(w, r)
 	})
 }

@@ -1,5 +1,12 @@
-// Package serve assembles the monitor: collecting, judging, keeping incidents, notifying, and the web server. Its
-// Options are the flags of sixty serve. Every goroutine of the monitor begins and ends here.
+// Package serve assembles the monitor of `sixty serve`. Its [Options] are the flags of the command.
+//
+// [Run] opens the listener, the storage (collect), the incidents (keeper), the receivers with the cluster (pair), and
+// the monitor with its listeners, in this order, and closes them in the reverse order. server.run then runs the
+// collector, the evaluations, the watchdog and the web server until the context ends or one of them fails. Every
+// goroutine of the monitor begins and ends here.
+//
+// A request sees a scope: all servers, or a team's part, which is judged by itself (scope.go). The handlers beside
+// package web's are in answers.go, incidents.go and traces.go.
 package serve
 
 import (
@@ -45,25 +52,25 @@ import (
 	"github.com/sixty-dev/sixty/internal/trace"
 )
 
-// DefaultAddr is where the page is, on this machine alone.
+// DefaultAddr is the address of the page, on loopback.
 const DefaultAddr = "127.0.0.1:6060"
 
-// ending is how long requests may go on after the end.
-const ending = 3 * time.Second
+// shutdownTimeout bounds the requests and the writes at the end.
+const shutdownTimeout = 3 * time.Second
 
-// A Config says what to watch, and where to show it.
+// A Config says what to watch, where to store it, and where to serve the page.
 type Config struct {
 	File string // YAML; "" for none
 	Deployment
-	// Prometheus, where it names a server, is read instead of scraping anything.
+	// Prometheus names a server that is read instead of scraping; may be empty.
 	Prometheus source.Spec
 
-	Every          time.Duration // between two evaluations; 0: as the file says
+	Every          time.Duration // between two evaluations; 0 for the file's
 	Dir            string        // directory of the storage and the incidents
 	Retention      time.Duration
 	RetentionBytes int64
 
-	// TraceBytes is how much of the traces that are sent is kept in memory, 0 for none.
+	// TraceBytes bounds the received traces in memory; 0 disables receiving.
 	TraceBytes int
 
 	Addr     string
@@ -73,43 +80,42 @@ type Config struct {
 	Queries  collect.QueryLimits
 	Cluster  pair.Config // monitors that act as one
 
-	// Diagnose has the pathologies, the predictor and the settings of the flags; Settings
-	// adds what a file says to them.
+	// Diagnose holds the pathologies and the predictor. Settings returns the settings of the flags and of a file.
 	Diagnose diagnose.Options
 	Settings func(*monitor.Section) (diagnose.Settings, error)
 
 	Log *slog.Logger
-	// Ready is told of the page's address, and whether it asks for credentials.
+	// Ready is called with the page's address, and whether it needs credentials.
 	Ready func(url string, asks bool)
 
 	served func(*web.Server) // receives the web server; for tests
 }
 
-// A server is what runs.
+// A server holds the parts of a running monitor.
 type server struct {
-	cfg       Config
-	registry  *prometheus.Registry
-	external  *url.URL
-	listener  net.Listener
-	collector *collect.Collector
-	source    *source.Source
-	monitor   *monitor.Monitor
-	incidents *keeper.Keeper
-	alerter   *monitor.Alerter
-	watchdog  *monitor.Watchdog
-	teller    *receivers.Notifier
-	pair      *pair.Pair
-	findings  *collect.Writer
-	unstored  atomic.Pointer[string] // why the last findings were not stored, "" where they were
-	unread    atomic.Pointer[error]  // why the configuration could not be read again the last time, nil where it could
-	lean      atomic.Bool            // the disk was full, and the reserve was freed
-	misread   sync.Map               // URLs of which the log says that no metrics are there
-	anomalies monitor.Anomalies
+	cfg         Config
+	registry    *prometheus.Registry
+	external    *url.URL
+	listener    net.Listener
+	collector   *collect.Collector
+	source      *source.Source
+	monitor     *monitor.Monitor
+	incidents   *keeper.Keeper
+	alerter     *monitor.Alerter
+	watchdog    *monitor.Watchdog
+	notifier    *receivers.Notifier
+	pair        *pair.Pair
+	findings    *collect.Writer
+	unstored    atomic.Pointer[string] // why the last findings were not stored; "" if they were
+	reloadError atomic.Pointer[error]  // of the last reload; nil if it succeeded
+	reserveUsed atomic.Bool            // the disk was full, and its reserve was freed
+	loggedURLs  sync.Map               // URLs without metrics that the log has named
+	anomalies   monitor.Anomalies
 
-	ring *trace.Ring // nil where traces are not received
-	told web.News    // to pages
+	ring *trace.Ring // nil if traces are not received
+	news web.News    // for pages
 
-	boards struct { // the last answer
+	boards struct { // the last panels, and the servers that they are for
 		sync.Mutex
 		key    string
 		panels view.Panels
@@ -140,7 +146,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, ignoreClosed(s.listener.Close())) }()
-	if err := s.open(ctx, file); err != nil {
+	if err := s.openSource(ctx, file); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.source.Close(), s.collector.Close()) }()
@@ -152,41 +158,41 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return fmt.Errorf("--data: %w", err)
 	}
 	defer func() {
-		late, done := context.WithTimeout(context.WithoutCancel(ctx), ending)
+		late, done := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer done()
 		err = errors.Join(err, s.incidents.Close(late))
 	}()
 	if err := s.openReceivers(file, every); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.pair.Close()); s.teller.Close() }()
+	defer func() { err = errors.Join(err, s.pair.Close()); s.notifier.Close() }()
 	s.anomalies.Catalogue, s.anomalies.Send = cfg.Diagnose.Pathologies, s.collector.Send
-	s.anomalies.Alerts = func() monitor.Alerts { return s.alerter.Alerts() }
-	s.anomalies.Switch(file.Sixty.Anomalies)
+	s.anomalies.Settings = func() monitor.AlertSettings { return s.alerter.Settings() }
+	s.anomalies.SetSettings(file.Sixty.Anomalies)
 	s.alerter = &monitor.Alerter{
 		Send: s.collector.Send, Incident: s.findIncident,
 		Away: func() time.Time { _, last := s.collector.Undelivered(); return last },
 	}
-	s.alerter.SetAlerts(file.Sixty.Alerts)
-	s.alerter.Restore(s.teller.Kept(), time.Now())
+	s.alerter.SetSettings(file.Sixty.Alerts)
+	s.alerter.Restore(s.notifier.Restored(), time.Now())
 	s.findings = s.collector.NewWriter()
 	s.unstored.Store(new(string))
-	first := time.Duration(0) // scraped targets need at least two scrapes
+	first := time.Duration(0) // a diagnosis needs two scrapes
 	if cfg.Prometheus.Prometheus == "" {
 		first = 2*time.Duration(file.Prometheus.GlobalConfig.ScrapeInterval) + time.Second
 	}
 	s.monitor = monitor.New(monitor.Options{
-		First:  first,
-		Remote: cfg.Prometheus.Prometheus != "",
-		Source: s.source, Narrow: cfg.narrow(), Diagnose: s.look(settings), Every: every, Log: cfg.Log,
+		InitialDelay: first,
+		Remote:       cfg.Prometheus.Prometheus != "",
+		Source:       s.source, Narrow: cfg.narrow(), Diagnose: s.diagnoseOptions(settings), Every: every, Log: cfg.Log,
 		Registry: s.registry,
 		Observe:  s.observe, Conform: s.incidents.Conform,
-		Listeners: []func(context.Context, *monitor.Evaluation){s.alerter.Observe, s.anomalies.Observe, s.write,
+		Listeners: []func(context.Context, *monitor.Evaluation){s.alerter.Observe, s.anomalies.Observe, s.storeFindings,
 			s.publishEvaluation},
 	})
 	s.watchdog = &monitor.Watchdog{
-		Monitor: s.monitor, Alerter: s.alerter, Send: s.collector.Send, Beat: s.teller.Beat,
-		Failures: s.teller.Failures, Targets: s.collector.ScrapeTargets,
+		Monitor: s.monitor, Alerter: s.alerter, Send: s.collector.Send, Beat: s.notifier.Beat,
+		Failures: s.notifier.Failures, Targets: s.collector.ScrapeTargets,
 		Unstored: func() string { return *s.unstored.Load() }, Full: s.fullDisk,
 	}
 	s.reloaded = promauto.With(s.registry).NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful",
@@ -204,21 +210,21 @@ func (s *server) openIncidents(ctx context.Context, retention time.Duration) (*k
 		Dir: filepath.Join(s.cfg.Dir, "incidents"), Retention: retention, Catalogue: s.cfg.Diagnose.Pathologies,
 		Log:     s.cfg.Log,
 		Predict: s.cfg.Diagnose.Predict, Impact: s.measureImpact,
-		Listen: func(i view.Summary) { s.told.Publish(&i) },
+		Listen: func(i view.Summary) { s.news.Publish(&i) },
 	})
 }
 
-// openReceivers opens what tells people, and what agrees on it with another monitor.
+// openReceivers opens the notifier and the cluster, which share the notification log.
 func (s *server) openReceivers(file *monitor.Config, every time.Duration) (err error) {
-	s.teller, err = receivers.New(filepath.Join(s.cfg.Dir, "receivers.json"), s.external, func(severity string) int {
-		return s.alerter.Alerts().Rank(severity)
+	s.notifier, err = receivers.New(filepath.Join(s.cfg.Dir, "receivers.json"), s.external, func(severity string) int {
+		return s.alerter.Settings().Rank(severity)
 	}, s.cfg.Log, s.registry)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			s.teller.Close()
+			s.notifier.Close()
 		}
 	}()
 	cluster := s.cfg.Cluster
@@ -226,33 +232,33 @@ func (s *server) openReceivers(file *monitor.Config, every time.Duration) (err e
 	if s.pair, err = pair.Open(cluster); err != nil {
 		return err
 	}
-	s.teller.Share(s.pair)
+	s.notifier.Share(s.pair)
 	s.incidents.SetBroadcast(s.pair.Share("incidents", s.incidents))
 	s.pair.Join()
-	if err = s.teller.SetReceivers(file.Sixty.Receivers, file.Sixty.Heartbeat); err != nil {
+	if err = s.notifier.SetReceivers(file.Sixty.Receivers, file.Sixty.Heartbeat); err != nil {
 		return errors.Join(err, s.pair.Close())
 	}
 	return nil
 }
 
-// findIncident finds an incident by its id.
+// findIncident returns the incident with an ID, or nil.
 func (s *server) findIncident(id string) *view.Summary { return s.incidents.Summary(id, nil) }
 
-// look are the options of every diagnosis.
-func (s *server) look(set diagnose.Settings) diagnose.Options {
+// diagnoseOptions returns the options of every diagnosis.
+func (s *server) diagnoseOptions(set diagnose.Settings) diagnose.Options {
 	o := s.cfg.Diagnose
 	o.Settings, o.Annotate = set, s.annotate
 	return o
 }
 
-// annotate adds why the last scrapes of targets failed.
+// annotate adds the reason to targets whose last scrape failed.
 func (s *server) annotate(ts []diagnose.Target) {
 	why := map[[2]string]string{}
 	for _, t := range s.collector.ScrapeTargets() {
 		why[[2]string{t.Labels["job"], t.Labels["instance"]}] = cmp.Or(scrape.Outage(scrape.Body{}, t.Err), t.Error)
-		if said := scrape.Misread(t.Err); said != "" {
-			if _, again := s.misread.LoadOrStore(t.URL, true); !again {
-				s.cfg.Log.Warn(said, "target", t.URL)
+		if text := scrape.Misread(t.Err); text != "" {
+			if _, again := s.loggedURLs.LoadOrStore(t.URL, true); !again {
+				s.cfg.Log.Warn(text, "target", t.URL)
 			}
 		}
 	}
@@ -261,8 +267,8 @@ func (s *server) annotate(ts []diagnose.Target) {
 	}
 }
 
-// open opens the storage and the source of samples.
-func (s *server) open(ctx context.Context, file *monitor.Config) error {
+// openSource opens the collector and the source of samples.
+func (s *server) openSource(ctx context.Context, file *monitor.Config) error {
 	dir := filepath.Join(s.cfg.Dir, "tsdb")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return hint.With(fmt.Errorf("--data: %w", err), "name a directory that this user can write to")
@@ -270,7 +276,7 @@ func (s *server) open(ctx context.Context, file *monitor.Config) error {
 	o := collect.Options{
 		Dir: dir, Retention: s.cfg.Retention, RetentionBytes: s.cfg.RetentionBytes, ExternalURL: s.external,
 		Logger: s.cfg.Log, Registry: s.registry,
-		Listen: func(alerts ...collect.Alert) { s.teller.Notify(alerts...) },
+		Listen: func(alerts ...collect.Alert) { s.notifier.Notify(alerts...) },
 	}
 	if t := file.Prometheus.StorageConfig.TSDBConfig; t != nil && t.Retention != nil {
 		if o.Retention == 0 {
@@ -296,6 +302,7 @@ func (s *server) open(ctx context.Context, file *monitor.Config) error {
 	return nil
 }
 
+// listen opens the listener, and finds the external URL.
 func (s *server) listen(ctx context.Context) (err error) {
 	if err := toolkit.Validate(s.cfg.WebFile); err != nil {
 		return fmt.Errorf("--web-config: %w", err)
@@ -313,28 +320,29 @@ func (s *server) listen(ctx context.Context) (err error) {
 		if secured.TLSConfig.IsEnabled() {
 			scheme = "https"
 		}
-		address = scheme + "://" + named(s.listener.Addr().String())
+		address = scheme + "://" + displayAddress(s.listener.Addr().String())
 	}
 	if s.external, err = url.Parse(address); err != nil || s.external.Host == "" {
 		return errors.Join(hint.With(fmt.Errorf("--external-url: %q is not a URL", address),
 			"write it like https://sixty.example.com"), s.listener.Close())
 	}
-	if first, _, _ := strings.Cut(strings.TrimPrefix(s.external.Path, "/"), "/"); slices.Contains(taken, first) {
+	if first, _, _ := strings.Cut(strings.TrimPrefix(s.external.Path, "/"), "/"); slices.Contains(reservedPaths,
+		first) {
 		return errors.Join(hint.With(fmt.Errorf("--external-url: the path /%s is reserved by sixty", first),
 			"choose another one, such as /sixty"), s.listener.Close())
 	}
 	return nil
 }
 
-// taken are the first parts of paths that the server has itself: under an external URL with
-// one of them it would not be known whether a proxy took it off.
-var taken = []string{
+// reservedPaths are the first parts of the server's paths. An external URL with one of them is refused: nobody could
+// tell whether a proxy removed it from a request.
+var reservedPaths = []string{
 	"-", "api", "assets", "audit", "debug", "explore", "fleet", "incident", "incidents", "mcp", "metrics", "runbooks",
 	"settings", "v1", "whatif",
 }
 
-// named writes an address for people: localhost for this machine.
-func named(addr string) string {
+// displayAddress returns an address with localhost for loopback and unspecified addresses.
+func displayAddress(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return addr
@@ -346,13 +354,13 @@ func named(addr string) string {
 }
 
 // run runs all parts until the context ends or one of them fails.
-func (s *server) run(asked context.Context, may *access.Config) error {
+func (s *server) run(parent context.Context, may *access.Config) error {
 	handler, err := s.handler()
 	if err != nil {
 		return err
 	}
 	s.served.SetAccess(may)
-	ctx, cancel := context.WithCancelCause(asked)
+	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	var parts sync.WaitGroup
 	collecting, stopCollecting := context.WithCancel(context.WithoutCancel(ctx))
@@ -375,7 +383,7 @@ func (s *server) run(asked context.Context, may *access.Config) error {
 		ErrorLog:       slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 	}
 	h.BaseContext = func(net.Listener) context.Context {
-		// without the toolkit's question for a password, which it has put before it by now: the gate asks
+		// The toolkit has wrapped the handler with its own authentication by now. The gate authenticates instead.
 		h.Handler = handler
 		return requests
 	}
@@ -392,19 +400,20 @@ func (s *server) run(asked context.Context, may *access.Config) error {
 	judging.Wait()
 	stopCollecting()
 	endRequests()
-	late, done := context.WithTimeout(context.WithoutCancel(ctx), ending)
+	late, done := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer done()
 	if err := h.Shutdown(late); err != nil {
 		err = h.Close()
 		s.cfg.Log.Debug("requests were cut off", "err", err)
 	}
 	parts.Wait()
-	if asked.Err() != nil {
-		return nil // the usual end
+	if parent.Err() != nil {
+		return nil // stopped by the caller
 	}
 	return context.Cause(ctx)
 }
 
+// ignoreClosed drops the error of a listener that was closed before.
 func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil
@@ -412,6 +421,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
+// handler returns the handler of all requests.
 func (s *server) handler() (http.Handler, error) {
 	prom := http.Handler(nil)
 	if s.cfg.Prometheus.Prometheus != "" {
@@ -419,7 +429,7 @@ func (s *server) handler() (http.Handler, error) {
 		if prom, err = proxy(s.cfg.Prometheus); err != nil {
 			return nil, err
 		}
-		prom = web.Limited(passedOn).Handler(prom)
+		prom = web.Limited(maxProxied).Handler(prom)
 	} else {
 		limits := s.cfg.Queries
 		limits.First, limits.User = s.monitor.Judged, web.User
@@ -428,7 +438,7 @@ func (s *server) handler() (http.Handler, error) {
 	o := web.Options{
 		Part: s.makePart, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, WebFile: s.cfg.WebFile,
 		External: s.external, Registry: s.registry, Log: s.cfg.Log,
-		Trouble: s.currentProblems, Anomalies: s.anomalies.Latest, More: s.answers(), News: &s.told,
+		Trouble: s.currentProblems, Anomalies: s.anomalies.Latest, More: s.apiHandlers(), News: &s.news,
 		Blind: s.watchdog.Blind,
 	}
 	shell, err := page.New(page.Config{
@@ -462,12 +472,12 @@ func (s *server) observe(e *monitor.Evaluation) {
 	}
 }
 
-// publishEvaluation tells pages of an evaluation.
-func (s *server) publishEvaluation(context.Context, *monitor.Evaluation) { s.told.Publish(nil) }
+// publishEvaluation tells pages that there is a new evaluation.
+func (s *server) publishEvaluation(context.Context, *monitor.Evaluation) { s.news.Publish(nil) }
 
-// write stores findings as series.
-func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
-	// One that is always there says that the monitor is.
+// storeFindings stores findings, verdicts and anomalies as series. On a full disk it frees the reserve.
+func (s *server) storeFindings(ctx context.Context, e *monitor.Evaluation) {
+	// This series exists in every evaluation.
 	alive := collect.Sample{Labels: map[string]string{"__name__": "sixty_evaluation_success"}, Value: 1}
 	if e.Err != nil {
 		alive.Value = 0
@@ -475,11 +485,11 @@ func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
 	text, samples := "", append(append(e.Samples(), s.anomalies.Samples()...), alive)
 	err := s.findings.Write(ctx, e.At, samples)
 	if errors.Is(err, syscall.ENOSPC) && s.collector.FreeReserve() {
-		s.lean.Store(true)
+		s.reserveUsed.Store(true)
 		err = s.findings.Write(ctx, e.At, samples)
 	}
-	if s.lean.Load() && s.collector.KeepReserve() {
-		s.lean.Store(false)
+	if s.reserveUsed.Load() && s.collector.KeepReserve() {
+		s.reserveUsed.Store(false)
 	}
 	if err != nil {
 		text = fmt.Sprintf("samples cannot be stored: %v; the page shows earlier data", err)
@@ -489,13 +499,12 @@ func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
 	}
 }
 
-// currentProblems says what stands in the way of a true answer beside what an evaluation says, and
-// what else is amiss.
+// currentProblems returns the problems beside those of an evaluation: doubts make the overview partial, notes do not.
 func (s *server) currentProblems() (doubts, notes []string) {
 	if text := *s.unstored.Load(); text != "" {
 		doubts = append(doubts, text)
 	}
-	if err := s.unread.Load(); err != nil && *err != nil {
+	if err := s.reloadError.Load(); err != nil && *err != nil {
 		notes = append(notes,
 			fmt.Sprintf("the configuration could not be reloaded, the previous one stays in effect: %v", *err))
 	}
@@ -513,30 +522,30 @@ func (s *server) currentProblems() (doubts, notes []string) {
 	if s.pair != nil && s.pair.Others() == 0 {
 		notes = append(notes, "no other monitor found: if this one stops, no notifications are sent")
 	}
-	for _, f := range s.teller.Failures() {
+	for _, f := range s.notifier.Failures() {
 		notes = append(notes, f.String())
 	}
 	undelivered, _ := s.collector.Undelivered()
 	return doubts, append(notes, undelivered...)
 }
 
-// fullDisk says what sixty does about a full disk; "" without one.
+// fullDisk says how sixty handles a full disk; "" if the disk is not full.
 func (s *server) fullDisk() string {
 	if err := s.collector.Full(); err != nil {
 		return fmt.Sprintf("samples are in memory only: %v; %s", err, hint.Of(err))
 	}
-	if s.lean.Load() {
+	if s.reserveUsed.Load() {
 		return "the disk is full, and the 64 MB that were kept in reserve are in use: free some room"
 	}
 	return ""
 }
 
-// reload reads the configuration again. If it is invalid, the former one stays active.
+// reload reads the configuration again. If it is invalid, the former one stays in effect.
 func (s *server) reload() (err error) {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
 	defer func() {
-		s.unread.Store(&err)
+		s.reloadError.Store(&err)
 		s.reloaded.Set(1)
 		if err != nil {
 			s.reloaded.Set(0)
@@ -557,9 +566,9 @@ func (s *server) reload() (err error) {
 	s.served.SetAccess(file.Sixty.Access)
 	s.monitor.SetSettings(settings)
 	s.scopes.forget()
-	s.alerter.SetAlerts(file.Sixty.Alerts)
-	s.anomalies.Switch(file.Sixty.Anomalies)
-	return s.teller.SetReceivers(file.Sixty.Receivers, file.Sixty.Heartbeat)
+	s.alerter.SetSettings(file.Sixty.Alerts)
+	s.anomalies.SetSettings(file.Sixty.Anomalies)
+	return s.notifier.SetReceivers(file.Sixty.Receivers, file.Sixty.Heartbeat)
 }
 
 func (s *server) reloadOnSignal(ctx context.Context) {

@@ -83,7 +83,8 @@ func start(t *testing.T, change func(*serve.Config)) *running {
 	t.Helper()
 	ready := make(chan string, 1)
 	cfg := serve.Config{
-		Dir: t.TempDir(), Addr: "127.0.0.1:0", Every: time.Second, Log: slog.New(slog.DiscardHandler), Ready: func(url string, _ bool) { ready <- url },
+		Dir: t.TempDir(), Addr: "127.0.0.1:0", Every: time.Second, Log: slog.New(slog.DiscardHandler),
+		Ready:      func(url string, _ bool) { ready <- url },
 		Diagnose:   diagnose.Options{Pathologies: pathologies.All()},
 		Settings:   func(*monitor.Section) (s diagnose.Settings, err error) { return s, nil },
 		Deployment: serve.Deployment{Interval: time.Second},
@@ -153,7 +154,8 @@ func TestServe(t *testing.T) {
 
 	r.until("a verdict on two replicas", func() bool {
 		o := r.overview()
-		return o.State == view.OK && len(o.Models) == 1 && len(o.Models[0].Replicas) == 2 && o.Models[0].Verdict.Status == view.Healthy
+		return o.State == view.OK && len(o.Models) == 1 && len(o.Models[0].Replicas) == 2 &&
+			o.Models[0].Verdict.Status == view.Healthy
 	})
 	if status, body := r.get("/-/ready"); status != http.StatusOK {
 		t.Errorf("ready: %d %s", status, body)
@@ -161,8 +163,10 @@ func TestServe(t *testing.T) {
 	if _, body := r.get(`/api/v1/query?query=count(up{job="vllm"}==1)`); !strings.Contains(body, `"2"`) {
 		t.Errorf("Prometheus' API: %s", body)
 	}
-	together := url.QueryEscape(`histogram_quantiles(sum by (le) (vllm:time_to_first_token_seconds_bucket), "quantile", 0.5, 0.95)`)
-	if _, body := r.get("/api/v1/query?query=" + together); !strings.Contains(body, `"quantile":"0.5"`) || !strings.Contains(body, `"quantile":"0.95"`) {
+	together := url.QueryEscape(
+		`histogram_quantiles(sum by (le) (vllm:time_to_first_token_seconds_bucket), "quantile", 0.5, 0.95)`)
+	if _, body := r.get("/api/v1/query?query=" + together); !strings.Contains(body, `"quantile":"0.5"`) ||
+		!strings.Contains(body, `"quantile":"0.95"`) {
 		t.Errorf("several percentiles in one question: %s", body)
 	}
 	if _, body := r.get("/api/v1/targets"); strings.Count(body, `"lastError":""`) != 2 {
@@ -258,7 +262,8 @@ func (r *running) reload(file, content string) {
 		r.t.Errorf("a good file: %d %s", status, body)
 	}
 	must.Succeed(r.t, os.WriteFile(file, []byte(content+"  evaluation: 3s\n"), 0o600))
-	if status, body := post(); status != http.StatusBadRequest || !strings.Contains(body, "line 8") || !strings.Contains(body, "evaluation") {
+	if status, body := post(); status != http.StatusBadRequest || !strings.Contains(body, "line 8") ||
+		!strings.Contains(body, "evaluation") {
 		r.t.Errorf("a wrong file: %d %s", status, body)
 	}
 	told := func(o view.Overview) bool {
@@ -284,12 +289,14 @@ func TestServeRefuses(t *testing.T) {
 		change func(*serve.Config)
 		err    string
 	}{
-		"nothing to watch":         {func(c *serve.Config) { c.Targets = nil }, "nothing to watch"},
-		"the same directory":       {func(c *serve.Config) { c.Dir = dir }, "another process"},
-		"the same address":         {func(c *serve.Config) { c.Addr = strings.TrimPrefix(first.url, "http://") }, "--listen"},
+		"nothing to watch":   {func(c *serve.Config) { c.Targets = nil }, "nothing to watch"},
+		"the same directory": {func(c *serve.Config) { c.Dir = dir }, "another process"},
+		"the same address": {func(c *serve.Config) { c.Addr = strings.TrimPrefix(first.url, "http://") },
+			"--listen"},
 		"no part":                  {func(c *serve.Config) { c.Shard = "3/2" }, "--shard"},
 		"a file that is not there": {func(c *serve.Config) { c.File = filepath.Join(dir, "none.yaml") }, "none.yaml"},
-		"an empty web config":      {func(c *serve.Config) { c.WebFile = empty }, "--web-config: " + empty + ": it is empty"},
+		"an empty web config": {func(c *serve.Config) { c.WebFile = empty },
+			"--web-config: " + empty + ": it is empty"},
 	} {
 		cfg := serve.Config{
 			Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
@@ -306,7 +313,10 @@ func TestServeRefuses(t *testing.T) {
 		}
 	}
 	// What never answered is told, and nothing is called healthy.
-	first.until("a problem", func() bool { return len(first.overview().Problems) > 0 && first.overview().State != view.OK })
+	first.until("a problem", func() bool {
+		return len(first.overview().Problems) > 0 &&
+			first.overview().State != view.OK
+	})
 }
 
 // TestAPageThatIsNoneIsSaidOnce: a monitor's log has no line for each scrape of a wrong port.
@@ -318,7 +328,8 @@ func TestAPageThatIsNoneIsSaidOnce(t *testing.T) {
 	t.Cleanup(other.Close)
 	var log outputtest.Buffer
 	r := start(t, func(c *serve.Config) {
-		c.Targets, c.Log = []string{other.URL}, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		c.Targets, c.Log = []string{other.URL}, slog.New(
+			slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	})
 	const said = "it answers, but not with metrics; check the port"
 	r.until("what the page is, after several scrapes", func() bool {

@@ -57,21 +57,23 @@ type stage struct {
 	told  map[string]collect.Alert // by name
 }
 
-// playServed lets a scenario happen, each of whose faults lasts, and is over; and then another one's servers in the place
-// of its own, which are started half a minute later. look is called after each evaluation.
+// playServed lets a scenario happen, each of whose faults lasts, and is over; and then another one's servers in the
+// place of its own, which are started half a minute later. look is called after each evaluation.
 func playServed(
-	t *testing.T, sc fleet.Scenario, interval time.Duration, predict diagnose.Predictor, look func(s *stage, phase int, since time.Duration), then ...fleet.Scenario,
+	t *testing.T, sc fleet.Scenario, interval time.Duration, predict diagnose.Predictor,
+	look func(s *stage, phase int, since time.Duration), then ...fleet.Scenario,
 ) {
 	t.Helper()
 	store, err := embedded.Open(embedded.Config{})
 	must.Succeed(t, err)
 	t.Cleanup(func() { store.Close() })
 	s := &stage{t: t, name: sc.Name, store: store, told: map[string]collect.Alert{}}
-	s.Judge = serve.NewJudge(t, store, diagnose.Options{Pathologies: pathologies.All(), Predict: predict}, every, func(list ...collect.Alert) {
-		for _, a := range list {
-			s.told[a.Labels["pathology"]] = a
-		}
-	})
+	s.Judge = serve.NewJudge(t, store, diagnose.Options{Pathologies: pathologies.All(), Predict: predict}, every,
+		func(list ...collect.Alert) {
+			for _, a := range list {
+				s.told[a.Labels["pathology"]] = a
+			}
+		})
 	s.play(sc, interval, look)
 	for _, sc := range then {
 		<-time.After(30 * time.Second)
@@ -146,7 +148,8 @@ func (s *stage) read(path string, into any) {
 // call is what a tool answers to an assistant.
 func (s *stage) call(tool string) string {
 	s.t.Helper()
-	r := httptest.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://sixty.example/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{}}}`))
+	r := httptest.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://sixty.example/mcp",
+		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{}}}`))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	w := httptest.NewRecorder()
@@ -157,7 +160,8 @@ func (s *stage) call(tool string) string {
 		}
 	}
 	_, body, _ := strings.Cut(w.Body.String(), "data: ")
-	if err := json.NewDecoder(strings.NewReader(cmp.Or(body, w.Body.String()))).Decode(&answer); err != nil || len(answer.Result.Content) == 0 {
+	if err := json.NewDecoder(strings.NewReader(cmp.Or(body, w.Body.String()))).Decode(&answer); err != nil ||
+		len(answer.Result.Content) == 0 {
 		s.t.Fatalf("%s: %v: %d %s", tool, err, w.Code, w.Body)
 	}
 	return answer.Result.Content[0].Text
@@ -216,7 +220,10 @@ func (s *stage) agree(moment string) {
 		}
 		return
 	}
-	k := slices.IndexFunc(open, func(i view.Incident) bool { return o.Models[0].Incident != nil && i.ID == *o.Models[0].Incident })
+	k := slices.IndexFunc(open, func(i view.Incident) bool {
+		return o.Models[0].Incident != nil &&
+			i.ID == *o.Models[0].Incident
+	})
 	if k < 0 {
 		s.t.Errorf("%s %s: the overview has incident %v, open are %d", s.name, moment, o.Models[0].Incident, len(open))
 		return
@@ -256,7 +263,8 @@ func (s *stage) agree(moment string) {
 		lacks("the first fix of a page about 5xx", fix, "tracebacks")
 	}
 	for _, name := range is.Affected {
-		if !slices.ContainsFunc(o.Models[0].Replicas, func(r view.Replica) bool { return r.Target == name }) || is.Servers > 0 && len(is.Affected) > is.Servers {
+		if !slices.ContainsFunc(o.Models[0].Replicas, func(r view.Replica) bool { return r.Target == name }) ||
+			is.Servers > 0 && len(is.Affected) > is.Servers {
 			s.t.Errorf("%s %s: it is on %q of %d servers", s.name, moment, is.Affected, is.Servers)
 		}
 	}
@@ -267,7 +275,8 @@ func (s *stage) agree(moment string) {
 		differs("overview", "since", v.Since, &since)
 		differs("overview", "severity", v.Severity, severity)
 		differs("overview", "summary", v.Summary, is.Summary.Summary)
-		for _, path := range []string{"/api/v1/diagnosis", "/api/v1/diagnosis?at=" + time.Now().UTC().Format(time.RFC3339)} {
+		for _, path := range []string{"/api/v1/diagnosis",
+			"/api/v1/diagnosis?at=" + time.Now().UTC().Format(time.RFC3339)} {
 			var d diagnosed
 			s.read(path, &d)
 			differs(path, "name", d.Verdict.ID, is.Pathology)
@@ -305,7 +314,8 @@ func (s *stage) agree(moment string) {
 		s.agreeWhatIf(moment, &is)
 		s.inOrder(moment, &is)
 		clock := since.UTC().Format("15:04:05")
-		for surface, text := range map[string]string{"text": s.get("/api/v1/diagnosis?format=text"), "MCP diagnose": s.call("diagnose")} {
+		for surface, text := range map[string]string{"text": s.get("/api/v1/diagnosis?format=text"),
+			"MCP diagnose": s.call("diagnose")} {
 			lacks(surface, text, name, fix, clock, is.Summary.Summary, is.Story)
 		}
 		a, ok := s.told[is.Pathology]
@@ -317,8 +327,10 @@ func (s *stage) agree(moment string) {
 			differs("alert", "severity", a.Labels["severity"], severity)
 			differs("alert", "path", a.Path, "/incident/"+is.ID)
 			lacks("alert", a.Annotations["description"], strings.TrimRight(fix, "."), scope)
-			if lines := strings.Split(a.Annotations["description"], "\n"); len(lines) > 2 || len(strings.Fields(lines[0])) > 60 {
-				s.t.Errorf("%s %s: a notification is longer than whom it hurts and what to do:\n%s", s.name, moment, a.Annotations["description"])
+			if lines := strings.Split(a.Annotations["description"], "\n"); len(lines) > 2 ||
+				len(strings.Fields(lines[0])) > 60 {
+				s.t.Errorf("%s %s: a notification is longer than whom it hurts and what to do:\n%s", s.name, moment,
+					a.Annotations["description"])
 			}
 		}
 		var b bytes.Buffer
@@ -332,13 +344,17 @@ func (s *stage) agree(moment string) {
 	if failing && o.Models[0].Verdict.Status == view.Firing {
 		lacks("report", report, string(is.Phase)+" at the end", is.Summary.Summary)
 	}
-	lacks("MCP incidents", s.call("incidents"), is.Pathology, string(is.Phase), since.UTC().Format(time.RFC3339), fix, scope, is.Story)
-	lacks("page of the incident", s.get("/incident/"+is.ID), is.Title, fix, is.Summary.Summary, is.Story, string(is.Phase), is.Began.UTC().Format("15:04:05"))
+	lacks("MCP incidents", s.call("incidents"), is.Pathology, string(is.Phase), since.UTC().Format(time.RFC3339), fix,
+		scope, is.Story)
+	lacks("page of the incident", s.get("/incident/"+is.ID), is.Title, fix, is.Summary.Summary, is.Story,
+		string(is.Phase), is.Began.UTC().Format("15:04:05"))
 	post := s.get("/api/v1/incidents/" + is.ID + "/postmortem")
-	lacks("post-mortem", post, name, is.Began.UTC().Format("2006-01-02 15:04:05 UTC"), fix, scope, is.Story, string(is.Phase))
+	lacks("post-mortem", post, name, is.Began.UTC().Format("2006-01-02 15:04:05 UTC"), fix, scope, is.Story,
+		string(is.Phase))
 	if is.Impact != nil {
 		for surface, text := range map[string]string{
-			"post-mortem": post, "report": report, "MCP incidents": s.call("incidents"), "page of the incident": s.get("/incident/" + is.ID),
+			"post-mortem": post, "report": report, "MCP incidents": s.call("incidents"),
+			"page of the incident": s.get("/incident/" + is.ID),
 		} {
 			lacks(surface, text, is.Impact.Text)
 		}
@@ -355,7 +371,8 @@ func (s *stage) says(moment, surface, text string, wants ...string) {
 	s.t.Helper()
 	flat := strings.ReplaceAll(strings.Join(strings.Fields(html.UnescapeString(text)), " "), `\`, "")
 	for _, want := range wants {
-		if want = strings.Join(strings.Fields(want), " "); !strings.Contains(strings.ToLower(flat), strings.ToLower(want)) {
+		if want = strings.Join(strings.Fields(want), " "); !strings.Contains(strings.ToLower(flat),
+			strings.ToLower(want)) {
 			s.t.Errorf("%s %s: %s does not say %q", s.name, moment, surface, want)
 		}
 	}
@@ -373,8 +390,10 @@ func (s *stage) agreeClosed(moment string) {
 		}
 		ended := is.Ended.UTC()
 		s.says(moment, "MCP incidents", s.call("incidents"), "closed at "+view.FormatTime(ended), is.Story)
-		s.says(moment, "post-mortem", s.get("/api/v1/incidents/"+is.ID+"/postmortem"), "closed at "+view.FormatTime(ended), is.Story, is.Summary.Summary)
-		s.says(moment, "page of the incident", s.get("/incident/"+is.ID), is.Title, "closed", is.Story, is.Summary.Summary)
+		s.says(moment, "post-mortem", s.get("/api/v1/incidents/"+is.ID+"/postmortem"),
+			"closed at "+view.FormatTime(ended), is.Story, is.Summary.Summary)
+		s.says(moment, "page of the incident", s.get("/incident/"+is.ID), is.Title, "closed", is.Story,
+			is.Summary.Summary)
 		s.says(moment, "report", s.report(), is.Title, "for "+render.Seconds(ended.Sub(is.Began).Seconds()))
 	}
 }
@@ -424,10 +443,12 @@ func (s *stage) agreeWhatIf(moment string, is *view.Incident) {
 		for _, c := range f.Changes {
 			ask.Change.Flags[c.Flag] = c.To
 		}
-		if f.Stops || f.Replicas > 1 || len(f.Changes) == 0 || slices.ContainsFunc(f.Changes, func(c catalog.Change) bool { return c.To == "" }) {
+		if f.Stops || f.Replicas > 1 || len(f.Changes) == 0 ||
+			slices.ContainsFunc(f.Changes, func(c catalog.Change) bool { return c.To == "" }) {
 			continue
 		}
-		r := httptest.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://sixty.example/api/v1/simulate", strings.NewReader(js(ask)))
+		r := httptest.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://sixty.example/api/v1/simulate",
+			strings.NewReader(js(ask)))
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
@@ -437,8 +458,10 @@ func (s *stage) agreeWhatIf(moment string, is *view.Incident) {
 			continue
 		}
 		for _, x := range is.Advice.Expected {
-			if got, known := answer.Changed[x.Signal]; known && x.Unit == string(indicator.Seconds) && (got.Low != x.Low || got.High != x.High) {
-				s.t.Errorf("%s %s: what if: %s is %g to %g, the advice says %g to %g", s.name, moment, x.Title, got.Low, got.High, x.Low, x.High)
+			if got, known := answer.Changed[x.Signal]; known && x.Unit == string(indicator.Seconds) &&
+				(got.Low != x.Low || got.High != x.High) {
+				s.t.Errorf("%s %s: what if: %s is %g to %g, the advice says %g to %g", s.name, moment, x.Title, got.Low,
+					got.High, x.Low, x.High)
 			}
 		}
 	}
@@ -462,7 +485,8 @@ func (s *stage) inOrder(moment string, is *view.Incident) {
 			continue
 		}
 		since := is.SinceOf(is.Pathology)
-		if n := len(f.Chain); n > 0 && f.Chain[0].Since != nil && f.Chain[0].Since.After(since) && f.Chain[0].Since.Sub(since) < every {
+		if n := len(f.Chain); n > 0 && f.Chain[0].Since != nil && f.Chain[0].Since.After(since) &&
+			f.Chain[0].Since.Sub(since) < every {
 			s.t.Errorf("%s %s: it began at %s, and its first link at %s", s.name, moment, since, f.Chain[0].Since)
 		}
 		for i, cause := range f.Chain {
@@ -494,7 +518,8 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 		intervals = []time.Duration{5 * time.Second, every}
 	}
 	for _, sc := range all {
-		if len(sc.Phases) < 2 || sc.Name == diagnose.Idle || !surfacesAreFull() && !slices.Contains(usuallyPlayed, sc.Name) {
+		if len(sc.Phases) < 2 || sc.Name == diagnose.Idle || !surfacesAreFull() &&
+			!slices.Contains(usuallyPlayed, sc.Name) {
 			continue
 		}
 		for _, interval := range intervals {
@@ -503,7 +528,8 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					sc := lasting(sc)
 					found := slices.ContainsFunc(pathologies.All(), func(p *catalog.Pathology) bool {
-						return p.ID == sc.Name && (p.Severity < catalog.Ticket || p.ID == "metrics-slow") // worth knowing, and no incident
+						return p.ID == sc.Name && (p.Severity < catalog.Ticket ||
+							p.ID == "metrics-slow") // worth knowing, and no incident
 					})
 					var last *stage
 					playServed(t, sc, interval, planning.PredictFixes, func(s *stage, phase int, since time.Duration) {
@@ -552,7 +578,8 @@ func TestAHangThatIsEndedByARestartStaysAHang(t *testing.T) {
 			})
 			var all []view.Incident
 			last.read("/api/v1/incidents", &all)
-			if len(all) != 1 || all[0].Pathology != "engine-hung" || all[0].Phase != view.Closed || !slices.ContainsFunc(all[0].Events, func(e view.Event) bool { return e.Kind == "restarted" }) {
+			if len(all) != 1 || all[0].Pathology != "engine-hung" || all[0].Phase != view.Closed ||
+				!slices.ContainsFunc(all[0].Events, func(e view.Event) bool { return e.Kind == "restarted" }) {
 				t.Fatalf("every %s: %s", interval, js(all))
 			}
 			if all[0].Impact == nil || all[0].Impact.Late == 0 {
@@ -581,11 +608,13 @@ func TestWhatCameAfterARestartWithOtherFlagsIsMeasured(t *testing.T) {
 		again := sc
 		again.Settings.NumBlocks *= 2
 		again.Phases = slices.Clone(sc.Phases[:1])
-		predict := func(_ context.Context, _ metrics.Querier, _ diagnose.Request, _ *diagnose.Snapshot, d *diagnose.Diagnosis) {
+		predict := func(_ context.Context, _ metrics.Querier, _ diagnose.Request, _ *diagnose.Snapshot,
+			d *diagnose.Diagnosis) {
 			for i := range d.Findings[0].Fixes {
 				d.Findings[0].Fixes[i].Predicted = &catalog.Prediction{
 					Benefit: catalog.Estimate{Value: 2, Low: 2, High: 2},
-					Effects: []catalog.Effect{{Signal: indicator.TTFTP95, Measured: indicator.Known(7), After: catalog.Estimate{Value: 1, Low: 0.5, High: 2}}},
+					Effects: []catalog.Effect{{Signal: indicator.TTFTP95, Measured: indicator.Known(7),
+						After: catalog.Estimate{Value: 1, Low: 0.5, High: 2}}},
 				}
 			}
 		}
@@ -594,18 +623,21 @@ func TestWhatCameAfterARestartWithOtherFlagsIsMeasured(t *testing.T) {
 		playServed(t, sc, every, predict, func(s *stage, _ int, _ time.Duration) {
 			last = s
 			var open []view.Incident
-			if s.read("/api/v1/incidents?state=open", &open); len(open) > 0 && open[0].Advice != nil && open[0].Advice.Applied == nil {
+			if s.read("/api/v1/incidents?state=open", &open); len(open) > 0 && open[0].Advice != nil &&
+				open[0].Advice.Applied == nil {
 				before = *open[0].Advice
 			}
 		}, again)
 		var all []view.Incident
 		last.read("/api/v1/incidents", &all)
-		if again.Settings.NumBlocks == 0 || len(before.Expected) == 0 || len(all) != 1 || all[0].Advice == nil || all[0].Advice.Applied == nil {
+		if again.Settings.NumBlocks == 0 || len(before.Expected) == 0 || len(all) != 1 || all[0].Advice == nil ||
+			all[0].Advice.Applied == nil {
 			t.Fatalf("expected %v; then %s", before.Expected, js(all))
 		}
 		for i, x := range all[0].Advice.Expected {
 			if was := before.Expected[i]; was.Came != nil || x.Came == nil || x.Low != was.Low || x.High != was.High {
-				t.Errorf("%s: predicted %g to %g, came %s; before the restart %s", x.Title, x.Low, x.High, js(x.Came), js(was))
+				t.Errorf("%s: predicted %g to %g, came %s; before the restart %s", x.Title, x.Low, x.High, js(x.Came),
+					js(was))
 			}
 			if x.Signal == "ttft_p95" && (x.Came == nil || x.Before == nil || *x.Came > *x.Before/2) {
 				t.Errorf("TTFT P95 came out at %s, from %s", js(x.Came), js(x.Before))
@@ -630,7 +662,8 @@ func (s *stage) recorded(id, want string) {
 	var kept diagnosed
 	must.Succeed(s.t, json.Unmarshal(one.Diagnosis, &kept))
 	if d.Verdict.ID != want {
-		s.t.Errorf("%s: the recording gives %s (%s), want %s; stored %s", s.name, d.Verdict.ID, d.Verdict.Summary, want, kept.Verdict.ID)
+		s.t.Errorf("%s: the recording gives %s (%s), want %s; stored %s", s.name, d.Verdict.ID, d.Verdict.Summary, want,
+			kept.Verdict.ID)
 		return
 	}
 	if one.Advice == nil {
@@ -638,6 +671,7 @@ func (s *stage) recorded(id, want string) {
 	}
 	f := d.LeadingFinding(&d.Verdict)
 	if f == nil || len(f.Fixes) == 0 || f.Fixes[0].Key() != one.Advice.Fixes[0].Key() {
-		s.t.Errorf("%s: the recording advises %s, the incident %s", s.name, js(report.FixesJSON(f.Fixes[:min(1, len(f.Fixes))])), js(one.Advice))
+		s.t.Errorf("%s: the recording advises %s, the incident %s", s.name,
+			js(report.FixesJSON(f.Fixes[:min(1, len(f.Fixes))])), js(one.Advice))
 	}
 }

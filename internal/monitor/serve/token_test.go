@@ -41,7 +41,8 @@ func bare(t *testing.T, addr, method, target string) (int, string) {
 // registers, and to names that become one of these, or one that needs none.
 func TestTheTokenIsAskedForEverywhere(t *testing.T) {
 	free := map[string]bool{
-		"GET /-/healthy": true, "HEAD /-/healthy": true, "GET /-/ready": true, "HEAD /-/ready": true, "POST /-/reload": true, "PUT /-/reload": true,
+		"GET /-/healthy": true, "HEAD /-/healthy": true, "GET /-/ready": true, "HEAD /-/ready": true,
+		"POST /-/reload": true, "PUT /-/reload": true,
 	}
 	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND"}
 	wildcard := regexp.MustCompile(`\{[^}]*\}`)
@@ -64,9 +65,13 @@ func TestTheTokenIsAskedForEverywhere(t *testing.T) {
 				}
 				path = wildcard.ReplaceAllString(path, "x")
 				for _, target := range []string{
-					path, path + "/", path + "x", path + "?/-/healthy", "/" + path, "/-" + path, "/-/healthy/.." + strings.TrimPrefix(path, "/-"), "/-/healthy/../.." + path, "/-/ready/%2e%2e/%2e%2e" + path,
-					"/-/healthy/..%2f.." + path, "/-/healthy;" + path, "/-/healthy%00" + path, "/." + path, path + "/.", "/" + strings.ReplaceAll(path[1:], "/", "%2F"),
-					strings.ReplaceAll(path, "-", "%2d"), strings.ReplaceAll(path, "e", "%65"), strings.ToUpper(path), "http://localhost" + path,
+					path, path + "/", path + "x", path + "?/-/healthy", "/" + path, "/-" + path,
+					"/-/healthy/.." + strings.TrimPrefix(path, "/-"), "/-/healthy/../.." + path,
+					"/-/ready/%2e%2e/%2e%2e" + path,
+					"/-/healthy/..%2f.." + path, "/-/healthy;" + path, "/-/healthy%00" + path, "/." + path, path + "/.",
+					"/" + strings.ReplaceAll(path[1:], "/", "%2F"),
+					strings.ReplaceAll(path, "-", "%2d"), strings.ReplaceAll(path, "e", "%65"), strings.ToUpper(path),
+					"http://localhost" + path,
 				} {
 					if strings.HasPrefix(target, "/") {
 						target = prefix + target
@@ -82,7 +87,8 @@ func TestTheTokenIsAskedForEverywhere(t *testing.T) {
 					if method == http.MethodConnect && strings.HasPrefix(target, "http:") {
 						continue // another form of a name, which is a stranger's
 					}
-					path, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(target, "http://localhost"), prefix), "?")
+					path, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(target, "http://localhost"),
+						prefix), "?")
 					status, body := bare(t, addr, method, target)
 					switch {
 					case free[method+" "+path]:
@@ -94,13 +100,15 @@ func TestTheTokenIsAskedForEverywhere(t *testing.T) {
 					}
 				}
 			}
-			for _, target := range []string{"/-/x", "/-/", "/-", "/-/healthy/", "/-/healthy/../api/v1/overview", "//-/ready", "/-/ready/", "/-%2fready", "/-/%72eady", "/-/reload/", "*"} {
+			for _, target := range []string{"/-/x", "/-/", "/-", "/-/healthy/", "/-/healthy/../api/v1/overview",
+				"//-/ready", "/-/ready/", "/-%2fready", "/-/%72eady", "/-/reload/", "*"} {
 				if status, body := bare(t, addr, "GET", target); status != http.StatusUnauthorized {
 					t.Errorf("GET %s without a token: %d %.80q", target, status, body)
 				}
 			}
 			for _, target := range []string{"/-/healthy", prefix + "/-/healthy"} {
-				if status, body := bare(t, addr, "GET", target); status != http.StatusOK || body != "sixty is healthy.\n" {
+				if status, body := bare(t, addr, "GET", target); status != http.StatusOK ||
+					body != "sixty is healthy.\n" {
 					t.Errorf("GET %s: %d %q", target, status, body)
 				}
 			}

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	maxExport    = 1 << 20 // bytes of one export, unpacked; packed ones are bounded by package web
-	tracedAtOnce = 2       // reports at the same time: each has a diagnosis
-	slowRequests = 5       // slow requests of an incident
-	usualPast    = time.Hour
+	maxExport       = 1 << 20 // bytes of one export, uncompressed; package web bounds compressed ones
+	maxTraceReports = 2       // concurrent reports: each makes a diagnosis
+	slowRequests    = 5       // slow requests of an incident
+	usualPast       = time.Hour
 )
 
 var errNoTraces = hint.With(errors.New("traces are not received"),
 	"start sixty serve with --trace-buffer 32MB, and send OTLP over HTTP to /v1/traces")
 
-// traceAnswers are the receiver of OTLP over HTTP, and what it received.
+// traceAnswers returns the handlers that receive traces as OTLP over HTTP, and list and report them.
 func (s *server) traceAnswers() map[string]http.Handler {
 	on := func(h http.HandlerFunc) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +41,7 @@ func (s *server) traceAnswers() map[string]http.Handler {
 	return map[string]http.Handler{
 		"/v1/traces":              on(s.receiveTraces),
 		"GET /api/v1/traces":      on(s.slowTraces),
-		"GET /api/v1/traces/{id}": web.Limited(tracedAtOnce).Handler(on(s.traceReport)),
+		"GET /api/v1/traces/{id}": web.Limited(maxTraceReports).Handler(on(s.traceReport)),
 	}
 }
 
@@ -60,7 +60,7 @@ func (s *server) receiveTraces(w http.ResponseWriter, r *http.Request) {
 			errors.New("the body must be OTLP: application/x-protobuf or application/json"))
 		return
 	}
-	body, err := exported(r)
+	body, err := readExport(r)
 	if err == nil && len(body) > maxExport {
 		err = hint.With(fmt.Errorf("an export of more than %d bytes", maxExport),
 			"set send_batch_max_size of the collector's batch processor to 1000")
@@ -76,11 +76,11 @@ func (s *server) receiveTraces(w http.ResponseWriter, r *http.Request) {
 	}
 	s.ring.Add(spans)
 	w.Header().Set("Content-Type", kind)
-	_, _ = io.WriteString(w, answer) // an empty message says that all was taken
+	_, _ = io.WriteString(w, answer) // an empty message accepts all spans
 }
 
-// exported reads the body of an export, of which one byte too many shows that it is too large.
-func exported(r *http.Request) ([]byte, error) {
+// readExport reads the body of an export, up to one byte more than maxExport.
+func readExport(r *http.Request) ([]byte, error) {
 	in := io.Reader(r.Body)
 	if r.Header.Get("Content-Encoding") == "gzip" {
 		z, err := gzip.NewReader(r.Body)
@@ -96,7 +96,7 @@ func exported(r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// slowTraces lists requests that were slow in the last hour, or the time of since.
+// slowTraces lists the slowest requests of the last hour, or of the time since=.
 func (s *server) slowTraces(w http.ResponseWriter, r *http.Request) {
 	past := usualPast
 	if text := r.FormValue("since"); text != "" {
@@ -110,7 +110,7 @@ func (s *server) slowTraces(w http.ResponseWriter, r *http.Request) {
 	web.Answer(w, s.ring.Slowest(now.Add(-past), now, usualLimit, s.normal()))
 }
 
-// normal returns the baseline of the latest evaluation; nil without one.
+// normal returns the baseline of the latest evaluation, or nil.
 func (s *server) normal() trace.Known {
 	if e := s.monitor.Latest(); e != nil && e.Err == nil {
 		return trace.NormalIn(&e.Diagnosis)
@@ -118,7 +118,7 @@ func (s *server) normal() trace.Known {
 	return nil
 }
 
-// traceReport says where the time of one request went, and what servers did meanwhile.
+// traceReport answers with where the time of a request went, and the state of the servers at that time.
 func (s *server) traceReport(w http.ResponseWriter, r *http.Request) {
 	id := strings.ToLower(r.PathValue("id"))
 	one := trace.Group(s.ring.Spans(id))
@@ -130,7 +130,7 @@ func (s *server) traceReport(w http.ResponseWriter, r *http.Request) {
 	others := trace.NewPopulation(trace.Group(s.ring.Spans("")))
 	report := trace.Judge(one[0], others, nil)
 	if report.At != nil {
-		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 		defer cancel()
 		d, err := s.monitor.DiagnoseAt(ctx, *report.At, 0)
 		if err != nil {
@@ -142,8 +142,8 @@ func (s *server) traceReport(w http.ResponseWriter, r *http.Request) {
 	web.Answer(w, report)
 }
 
-// addSlowRequests adds those that are still kept of an incident's time, for who sees everything:
-// a trace does not say which team's server answered.
+// addSlowRequests adds the slowest requests in an incident's time that are still in memory, unless the principal is
+// restricted: a trace does not name the team of a server.
 func (s *server) addSlowRequests(ctx context.Context, i *view.Incident) {
 	if s.ring == nil || i.ID == "" || access.Of(ctx).Restricted() {
 		return

@@ -82,7 +82,8 @@ func TestTracesAreReceived(t *testing.T) {
 	}
 	code, text := r.get("/api/v1/traces/01000000000000000000000000000000")
 	var report trace.Report
-	if err := json.Unmarshal([]byte(text), &report); err != nil || code != 200 || report.Schema != trace.Schema || report.Blame.Phase != trace.Queue {
+	if err := json.Unmarshal([]byte(text), &report); err != nil || code != 200 || report.Schema != trace.Schema ||
+		report.Blame.Phase != trace.Queue {
 		t.Errorf("status %d, %v, %+v", code, err, report)
 	}
 	if strings.Contains(text, "patient") {
@@ -98,7 +99,8 @@ func TestTracesAreReceived(t *testing.T) {
 
 func TestWithoutABufferTracesAreRefused(t *testing.T) {
 	off := start(t, func(c *serve.Config) { c.Targets = []string{"127.0.0.1:1"} })
-	if code, text := off.export("application/x-protobuf", "", export(t)); code != 404 || !strings.Contains(text, "--trace-buffer") {
+	if code, text := off.export("application/x-protobuf", "", export(t)); code != 404 ||
+		!strings.Contains(text, "--trace-buffer") {
 		t.Errorf("status %d, %s", code, text)
 	}
 }

@@ -36,7 +36,8 @@ type authority struct {
 func newAuthority(t *testing.T) *authority {
 	a := &authority{t: t, dir: t.TempDir()}
 	subject := pkix.Name{CommonName: "test"}
-	a.key, a.cert = a.sign(&x509.Certificate{Subject: subject, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
+	a.key, a.cert = a.sign(&x509.Certificate{Subject: subject, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign}, nil)
 	return a
 }
 
@@ -49,7 +50,8 @@ func (a *authority) sign(template, parent *x509.Certificate) (*ecdsa.PrivateKey,
 	if parent == nil {
 		parent, signer = template, key
 	}
-	template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(time.Now().UnixNano()),
+		time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
 	must.Succeed(a.t, err)
 	cert, err := x509.ParseCertificate(der)
@@ -68,12 +70,14 @@ func (a *authority) file(name, kind string, der []byte) string {
 // webConfig writes a web configuration with a certificate of the server, and returns its path.
 func (a *authority) webConfig(more string) string {
 	a.t.Helper()
-	key, cert := a.sign(&x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}}, a.cert)
+	key, cert := a.sign(&x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames: []string{"localhost"}}, a.cert)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	must.Succeed(a.t, err)
 	path := filepath.Join(a.dir, "web.yaml")
 	content := fmt.Sprintf("tls_server_config: {cert_file: %q, key_file: %q, client_ca_file: %q, client_auth_type: VerifyClientCertIfGiven}\n%s",
-		a.file("cert.pem", "CERTIFICATE", cert.Raw), a.file("key.pem", "PRIVATE KEY", der), a.file("ca.pem", "CERTIFICATE", a.cert.Raw), more)
+		a.file("cert.pem", "CERTIFICATE", cert.Raw), a.file("key.pem", "PRIVATE KEY", der),
+		a.file("ca.pem", "CERTIFICATE", a.cert.Raw), more)
 	must.Succeed(a.t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
@@ -85,7 +89,8 @@ func (a *authority) client(signed *authority, name, group string) *http.Client {
 	cfg := &tls.Config{RootCAs: pool}
 	if signed != nil {
 		subject := pkix.Name{CommonName: name, Organization: []string{group}}
-		key, cert := signed.sign(&x509.Certificate{Subject: subject, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, signed.cert)
+		key, cert := signed.sign(&x509.Certificate{Subject: subject,
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, signed.cert)
 		own := &tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
 		// Sent whatever authorities the server names.
 		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own, nil }

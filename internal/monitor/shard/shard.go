@@ -1,5 +1,8 @@
-// Package shard divides the servers of a store among monitors by model, so that the replicas of one model are judged
-// together. It queries the store for the servers.
+// Package shard splits the servers of a large store among monitors, by a hash of the model's name, so that the replicas
+// of one model are judged together.
+//
+// Once a minute a [Shard] takes a census: it queries the store for the servers and their models. It then narrows the
+// monitor's source to its own servers, by a label matcher where one exists.
 package shard
 
 import (
@@ -25,7 +28,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// A Shard is one of several parts of the servers. It is safe for concurrent use.
+// A Shard is one part of the servers. It is safe for concurrent use.
 type Shard struct {
 	Part, Of uint64 // Part counts from 1
 
@@ -45,26 +48,26 @@ func Parse(text string) (*Shard, error) {
 	return &Shard{Part: i, Of: n}, nil
 }
 
-// has reports whether what a name stands for is in the shard.
-func (s *Shard) has(name string) bool {
+// owns reports whether a name belongs to the shard.
+func (s *Shard) owns(name string) bool {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
 	return h.Sum64()%s.Of == s.Part-1
 }
 
-// relist is how often the store is asked which servers there are.
-const relist = time.Minute
+// censusEvery is the time between two censuses.
+const censusEvery = time.Minute
 
-// Metrics with few series that show the servers: engines with their models, gateways with the models behind them, and
-// GPUs.
+// Names of metrics with few series that show the servers: engines and their models, gateways and the models behind
+// them, and GPUs.
 var (
-	engines  = regexp.MustCompile("^(?:" + dialect.NamePattern("num_requests_running") + ")$")
-	gateways = "sixty_gateway_upstream_up"
-	gpus     = "DCGM_FI_DEV_GPU_TEMP|(amd_)?gpu_(junction|edge)_temperature"
-	showing  = dialect.NamePattern("num_requests_running") + "|" + gateways + "|" + gpus
+	engineName  = regexp.MustCompile("^(?:" + dialect.NamePattern("num_requests_running") + ")$")
+	gatewayName = "sixty_gateway_upstream_up"
+	gpuNames    = "DCGM_FI_DEV_GPU_TEMP|(amd_)?gpu_(junction|edge)_temperature"
+	censusNames = dialect.NamePattern("num_requests_running") + "|" + gatewayName + "|" + gpuNames
 )
 
-// A place is where series were scraped: the values of these labels.
+// A place identifies a scraped target: the values of dialect.UsualInstance.
 type place [4]string
 
 func placeOf(m model.Metric) (p place) {
@@ -79,20 +82,20 @@ func (p place) job() string { return strings.Join(p[:3], "\xff") }
 // host returns the host of an address.
 func (p place) host() string { return p[3][:max(0, strings.LastIndexByte(p[3], ':'))] }
 
-// A census is of the servers that were seen.
+// A census holds the servers that were seen lately.
 type census struct {
-	at   time.Time // when they were asked for
+	at   time.Time // of the last query
 	seen map[place]*server
 
-	match  *labels.Matcher // selects the servers of the shard
-	others map[place]bool  // that it lets in too
+	matcher   *labels.Matcher // selects the shard's servers
+	ambiguous map[place]bool  // other servers that match too
 }
 
 type server struct {
-	last   time.Time
-	models []string // that its engines serve
-	behind []string // models and addresses that stand behind a gateway
-	gpus   bool
+	lastSeen time.Time
+	models   []string // served by its engines
+	behind   []string // models and addresses behind a gateway
+	gpus     bool
 }
 
 // Narrow returns the source, at one time, restricted to the servers of the shard.
@@ -101,94 +104,94 @@ func (s *Shard) Narrow(ctx context.Context, from *source.Source, at time.Time) (
 	defer s.mu.Unlock()
 	c := &s.last
 	if at.Before(c.at) {
-		c = &census{} // the history's servers
+		c = &census{} // a time before the last census needs one of its own
 	}
-	if c.match == nil || at.Sub(c.at) >= relist {
-		if err := c.ask(ctx, from, at); err != nil {
+	if c.matcher == nil || at.Sub(c.at) >= censusEvery {
+		if err := c.update(ctx, from, at); err != nil {
 			return nil, fmt.Errorf("find the servers of shard %d/%d: %w", s.Part, s.Of, err)
 		}
-		mine, others := s.divide(c.seen)
-		c.match, c.others = separate(mine, others)
+		mine, others := s.splitServers(c.seen)
+		c.matcher, c.ambiguous = matcherOf(mine, others)
 	}
-	if c.match == nil {
+	if c.matcher == nil {
 		return nil, hint.With(fmt.Errorf("shard %d/%d has none of the %d servers in the store", s.Part, s.Of,
 			len(c.seen)),
 			"models are divided by their names: make fewer shards, or check --match")
 	}
-	out := from.WithMatcher(c.match)
-	if len(c.others) > 0 {
-		out.Querier = &own{out.Querier, c.others}
+	out := from.WithMatcher(c.matcher)
+	if len(c.ambiguous) > 0 {
+		out.Querier = &filteredQuerier{out.Querier, c.ambiguous}
 	}
 	return out, nil
 }
 
-// ask adds who was there since the last time, and forgets who left long ago.
-func (c *census) ask(ctx context.Context, from *source.Source, at time.Time) error {
+// update adds the servers since the last census, and forgets those that left long ago.
+func (c *census) update(ctx context.Context, from *source.Source, at time.Time) error {
 	span := min(identity.LongestPast, at.Sub(c.at)) + metrics.Arrival
 	if c.seen == nil {
 		c.seen = map[place]*server{}
 	}
 	by := append([]string{labels.MetricName, "model_name", indicator.PerModel, indicator.PerUpstream},
 		dialect.UsualInstance...)
-	ask := func(names string, more ...*labels.Matcher) (model.Vector, error) {
-		of := indicator.Now("", slices.Concat([]*labels.Matcher{indicator.Like(labels.MetricName, names)}, more,
+	query := func(names string, more ...*labels.Matcher) (model.Vector, error) {
+		latest := indicator.Now("", slices.Concat([]*labels.Matcher{indicator.Like(labels.MetricName, names)}, more,
 			from.Matchers())...).In(span)
-		of.Func = "last_over_time"
-		return from.Evaluate(ctx, indicator.Aggregate{Op: "group", Labels: by, Of: of}, at)
+		latest.Func = "last_over_time"
+		return from.Evaluate(ctx, indicator.Aggregate{Op: "group", Labels: by, Of: latest}, at)
 	}
-	v, err := ask(showing)
+	v, err := query(censusNames)
 	if err != nil {
 		return err
 	}
 	jobs := []string{identity.GatewayJob}
 	for _, s := range v {
-		c.add(s.Metric, at)
+		c.addSeries(s.Metric, at)
 		jobs = append(jobs, regexp.QuoteMeta(string(s.Metric["job"])))
 	}
 	slices.Sort(jobs)
 	// Servers that never answered, or expose none of these metrics.
-	if v, err = ask("up", indicator.Like("job", strings.Join(slices.Compact(jobs), "|"))); err != nil {
+	if v, err = query("up", indicator.Like("job", strings.Join(slices.Compact(jobs), "|"))); err != nil {
 		return err
 	}
 	for _, s := range v {
-		c.add(s.Metric, at)
+		c.addSeries(s.Metric, at)
 	}
 	c.at = at
-	maps.DeleteFunc(c.seen, func(_ place, m *server) bool { return at.Sub(m.last) > identity.LongestPast })
+	maps.DeleteFunc(c.seen, func(_ place, m *server) bool { return at.Sub(m.lastSeen) > identity.LongestPast })
 	return nil
 }
 
-// add takes a series for what it says of its server.
-func (c *census) add(m model.Metric, at time.Time) {
+// addSeries notes the server of a series, with its model or the models behind it.
+func (c *census) addSeries(m model.Metric, at time.Time) {
 	p := placeOf(m)
-	of := c.seen[p]
-	if of == nil {
-		of = &server{}
-		c.seen[p] = of
+	srv := c.seen[p]
+	if srv == nil {
+		srv = &server{}
+		c.seen[p] = srv
 	}
-	of.last = at
+	srv.lastSeen = at
 	note := func(list *[]string, v model.LabelValue) {
 		if v != "" && !slices.Contains(*list, string(v)) {
 			*list = append(*list, string(v))
 		}
 	}
 	switch name := string(m[model.MetricNameLabel]); {
-	case engines.MatchString(name):
-		note(&of.models, m["model_name"])
-	case name == gateways:
-		note(&of.behind, m[indicator.PerModel])
-		note(&of.behind, m[indicator.PerUpstream])
+	case engineName.MatchString(name):
+		note(&srv.models, m["model_name"])
+	case name == gatewayName:
+		note(&srv.behind, m[indicator.PerModel])
+		note(&srv.behind, m[indicator.PerUpstream])
 	case name != "up":
-		of.gpus = true
+		srv.gpus = true
 	}
 }
 
-// divide returns the servers of the shard, and the other servers. Models of one server are judged together. A gateway
-// belongs to every model behind it, a GPU exporter to the models on its host, and a server without a model to its
-// job's first model. Servers without any model belong to one shard.
-func (s *Shard) divide(seen map[place]*server) (mine, others map[place]bool) {
-	lead := map[string]string{} // first model, by name, of those judged together
-	of := func(name string) string {
+// splitServers returns the servers of the shard, and the other servers. Models of one server are judged together. A
+// gateway belongs to every model behind it, a GPU exporter to the models on its host, and a server without a model to
+// its job's first model. A server without any of these belongs to the shard of its job and host.
+func (s *Shard) splitServers(seen map[place]*server) (mine, others map[place]bool) {
+	lead := map[string]string{} // an earlier one, by name, of the models that are judged together
+	leadOf := func(name string) string {
 		for lead[name] != "" && lead[name] != name {
 			name = lead[name]
 		}
@@ -196,7 +199,7 @@ func (s *Shard) divide(seen map[place]*server) (mine, others map[place]bool) {
 	}
 	for _, srv := range seen {
 		for _, name := range srv.models {
-			a, b := of(name), of(srv.models[0])
+			a, b := leadOf(name), leadOf(srv.models[0])
 			lead[max(a, b)] = min(a, b)
 		}
 	}
@@ -204,7 +207,7 @@ func (s *Shard) divide(seen map[place]*server) (mine, others map[place]bool) {
 	for p, srv := range seen {
 		for _, name := range srv.models {
 			for _, key := range []string{name, p[3], p.host(), p.job()} {
-				at[key] = append(at[key], of(name))
+				at[key] = append(at[key], leadOf(name))
 			}
 		}
 	}
@@ -213,7 +216,7 @@ func (s *Shard) divide(seen map[place]*server) (mine, others map[place]bool) {
 		var leads []string
 		switch {
 		case len(srv.models) > 0:
-			leads = []string{of(srv.models[0])}
+			leads = []string{leadOf(srv.models[0])}
 		case srv.gpus:
 			leads = at[p.host()]
 		case len(srv.behind) > 0:
@@ -226,7 +229,7 @@ func (s *Shard) divide(seen map[place]*server) (mine, others map[place]bool) {
 		if len(leads) == 0 {
 			leads = []string{p[2] + p.host()}
 		}
-		if slices.ContainsFunc(leads, s.has) {
+		if slices.ContainsFunc(leads, s.owns) {
 			mine[p] = true
 		} else {
 			others[p] = true
@@ -235,10 +238,10 @@ func (s *Shard) divide(seen map[place]*server) (mine, others map[place]bool) {
 	return mine, others
 }
 
-// separate returns a matcher that selects some servers and no others, nil without servers. It uses a label that
-// excludes all other servers, because such a label stays the same when replicas come and go, or else addresses. Other
-// servers with the same addresses, as in overlapping networks of clusters, are returned.
-func separate(mine, others map[place]bool) (*labels.Matcher, map[place]bool) {
+// matcherOf returns a matcher for the shard's servers, nil without servers. It matches a label that excludes all other
+// servers, because such a label stays the same when replicas come and go. Without such a label it matches instances;
+// ambiguous are then the other servers with the same instance labels, as in overlapping networks of clusters.
+func matcherOf(mine, others map[place]bool) (matcher *labels.Matcher, ambiguous map[place]bool) {
 	for i, n := range dialect.UsualInstance {
 		values := map[string]bool{}
 		for p := range mine {
@@ -258,34 +261,35 @@ func separate(mine, others map[place]bool) (*labels.Matcher, map[place]bool) {
 	return nil, nil
 }
 
-// own is a Querier that leaves out what others show.
-type own struct {
+// filteredQuerier is a Querier without the series of hidden servers.
+type filteredQuerier struct {
 	metrics.Querier
-	others map[place]bool
+	hidden map[place]bool
 }
 
-func (q *own) isOthers(m model.Metric) bool { return q.others[placeOf(m)] }
+func (q *filteredQuerier) isHidden(m model.Metric) bool { return q.hidden[placeOf(m)] }
 
 // Query implements metrics.Querier.
-func (q *own) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
+func (q *filteredQuerier) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	v, err := q.Querier.Query(ctx, expr, at)
-	return slices.DeleteFunc(v, func(s *model.Sample) bool { return q.isOthers(s.Metric) }), err
+	return slices.DeleteFunc(v, func(s *model.Sample) bool { return q.isHidden(s.Metric) }), err
 }
 
 // Evaluate implements metrics.Querier.
-func (q *own) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
+func (q *filteredQuerier) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
 	v, err := q.Querier.Evaluate(ctx, e, at)
-	return slices.DeleteFunc(v, func(s *model.Sample) bool { return q.isOthers(s.Metric) }), err
+	return slices.DeleteFunc(v, func(s *model.Sample) bool { return q.isHidden(s.Metric) }), err
 }
 
 // QueryRange implements metrics.Querier.
-func (q *own) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
+func (q *filteredQuerier) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
 	m, err := q.Querier.QueryRange(ctx, expr, r)
-	return slices.DeleteFunc(m, func(s *model.SampleStream) bool { return q.isOthers(s.Metric) }), err
+	return slices.DeleteFunc(m, func(s *model.SampleStream) bool { return q.isHidden(s.Metric) }), err
 }
 
 // Samples implements metrics.Querier.
-func (q *own) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
+func (q *filteredQuerier) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix,
+	error) {
 	m, err := q.Querier.Samples(ctx, selector, at, span)
-	return slices.DeleteFunc(m, func(s *model.SampleStream) bool { return q.isOthers(s.Metric) }), err
+	return slices.DeleteFunc(m, func(s *model.SampleStream) bool { return q.isHidden(s.Metric) }), err
 }

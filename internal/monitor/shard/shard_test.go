@@ -42,7 +42,8 @@ func (q *store) Samples(context.Context, string, time.Time, time.Duration) (m mo
 }
 
 func (q *store) add(name, cluster, job, instance, served string) {
-	m := model.Metric{"__name__": model.LabelValue(name), "cluster": model.LabelValue(cluster), "job": model.LabelValue(job), "instance": model.LabelValue(instance)}
+	m := model.Metric{"__name__": model.LabelValue(name), "cluster": model.LabelValue(cluster),
+		"job": model.LabelValue(job), "instance": model.LabelValue(instance)}
 	if served != "" {
 		m["model_name"] = model.LabelValue(served)
 	}
@@ -171,7 +172,8 @@ func TestTheStoreIsAskedOnceAMinute(t *testing.T) {
 		part, err := s.Narrow(t.Context(), source.OfCollector("store", q), at.Add(step.after))
 		must.Succeed(t, err)
 		if m := part.Matchers()[0]; m.Name != "job" || m.Value != step.jobs || q.asked != step.asked {
-			t.Errorf("after %s: %s after %d questions, want job=~%q after %d", step.after, m, q.asked, step.jobs, step.asked)
+			t.Errorf("after %s: %s after %d questions, want job=~%q after %d", step.after, m, q.asked, step.jobs,
+				step.asked)
 		}
 		q.series = nil
 		q.add(engine, "", "new", "b:8000", "m")

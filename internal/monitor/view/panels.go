@@ -9,8 +9,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 )
 
-// Panels are the rows of the dashboards. Their expressions have $model, $instance, $__rate_interval and $__range in
-// them, and may return several series.
+// Panels are the rows of the dashboards. Their expressions contain $model, $instance, $__rate_interval and $__range,
+// and may return several series.
 type Panels struct {
 	IntervalS float64 `json:"interval_s"` // between two scrapes; rates need four
 	Rows      []Row   `json:"rows"`
@@ -23,9 +23,8 @@ type Row struct {
 	Panels []dashboard.Panel `json:"panels"`
 }
 
-// NewPanels returns the rows and panels of the dashboards for servers that are scraped at
-// an interval. Percentiles of one histogram may be asked together where the server has Prometheus'
-// experimental functions.
+// NewPanels returns the rows and panels of the dashboards for servers that are scraped at an interval. experimental
+// says that the server has Prometheus' experimental functions, which query several percentiles of a histogram at once.
 func NewPanels(cfg dashboard.Config, interval time.Duration, experimental bool) (Panels, error) {
 	boards, err := dashboard.Build(cfg)
 	if err != nil {
@@ -52,7 +51,7 @@ func NewPanels(cfg dashboard.Config, interval time.Duration, experimental bool) 
 	return out, nil
 }
 
-// complete adds to a panel what the page asks for each replica, as the panel each does.
+// complete adds the expressions for single replicas to a panel, from the same panel of a dashboard by instance.
 func complete(p, each *dashboard.Panel, experimental bool) {
 	if p.Kind != dashboard.Stat {
 		p.Steps = p.Lines()

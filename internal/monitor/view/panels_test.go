@@ -15,7 +15,8 @@ import (
 func TestThePanelsAreThoseOfTheDashboards(t *testing.T) {
 	d, err := dialect.Named("vllm-0.23.0")
 	must.Succeed(t, err)
-	got, err := view.NewPanels(dashboard.Config{Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}, 5*time.Second, true)
+	got, err := view.NewPanels(dashboard.Config{Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}},
+		5*time.Second, true)
 	must.Succeed(t, err)
 	if got.IntervalS != 5 {
 		t.Errorf("interval %g s, want 5", got.IntervalS)
@@ -37,7 +38,8 @@ func TestThePanelsAreThoseOfTheDashboards(t *testing.T) {
 					t.Errorf("panel %d asks over a mark: %s", p.ID, q.Expr)
 				}
 			}
-			if r.Board == "serving" && p.ID == 201 && !strings.Contains(p.Series[0].ByReplica, "model_name, instance)") {
+			if r.Board == "serving" && p.ID == 201 && !strings.Contains(p.Series[0].ByReplica,
+				"model_name, instance)") {
 				t.Errorf("panel 201 of each replica: %s", p.Series[0].ByReplica)
 			}
 		}
@@ -50,7 +52,8 @@ func TestThePanelsAreThoseOfTheDashboards(t *testing.T) {
 	}
 	text, err := json.Marshal(got)
 	must.Succeed(t, err)
-	for _, want := range []string{`"kind":"lines"`, `"kind":"stat"`, `"kind":"heatmap"`, `"level":"warning"`, `"level":"critical"`, `"steps":[]`} {
+	for _, want := range []string{`"kind":"lines"`, `"kind":"stat"`, `"kind":"heatmap"`, `"level":"warning"`,
+		`"level":"critical"`, `"steps":[]`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no panel has %s", want)
 		}

@@ -1,7 +1,8 @@
-// Package view holds what the monitor says over HTTP, as JSON: docs/api.md is the
-// contract, its names are the tags here. The server fills these types, the page shows
-// them. Times are UTC, durations seconds, ratios 0 to 1; a number that is not known is
-// null, never 0.
+// Package view holds the types of the monitor's HTTP API, as JSON. docs/api.md is the contract; the tags here are its
+// names. An [Overview] shows the present state of all models, a [Summary] an incident in a list, an [Incident] one in
+// full. The server fills these types, the page and the terminal show them.
+//
+// Times are UTC, durations seconds, ratios 0 to 1. An unknown number is null, never 0.
 //
 // The package does no I/O and reads no clock.
 package view
@@ -20,16 +21,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/trace"
 )
 
-// Schemas of the answers that have one. Fields are added under the same name.
+// Schemas of answers. Under one name fields are only added.
 const (
 	OverviewSchema = "sixty.overview/v1"
 	WhatIfSchema   = "sixty.whatif/v1"
 )
 
-// State says whether the overview can be believed.
+// State says whether the overview can be trusted.
 type State string
 
-// States of the monitor. In all but OK nothing may be shown as healthy.
+// States of the monitor. Only under OK may anything be shown as healthy.
 const (
 	OK       State = "ok"
 	Starting State = "starting" // not evaluated yet
@@ -44,20 +45,20 @@ type Status string
 const (
 	Firing  Status = "firing"
 	Down    Status = "down"    // it does not answer
-	Pending Status = "pending" // somebody waits, or a fault is suspected: not certain yet
+	Pending Status = "pending" // requests wait, or a fault is suspected: not certain yet
 	Unknown Status = "unknown"
 	Healthy Status = "ok"
 	Idle    Status = "idle"
 )
 
-// Health is the state that people are shown, on every surface: one of five.
+// Health is the state of a model on every surface.
 type Health string
 
 // The five states.
 const (
 	HealthFailing   Health = "failing"   // worth a page
 	HealthDegraded  Health = "degraded"  // worth a ticket
-	HealthUncertain Health = "uncertain" // not certain yet: somebody may be hurt
+	HealthUncertain Health = "uncertain" // not certain yet: requests may be hurt
 	HealthUnknown   Health = "unknown"
 	HealthHealthy   Health = "healthy"
 )
@@ -65,7 +66,7 @@ const (
 // Healths are the states, the worst first.
 var Healths = []Health{HealthFailing, HealthDegraded, HealthUncertain, HealthUnknown, HealthHealthy}
 
-// HealthOf is the state of a status with the severity of its finding: "page", "ticket" or "info".
+// HealthOf returns the state for a status and the severity of its finding: "page", "ticket" or "info".
 func HealthOf(s Status, severity string) Health {
 	bad, info := s == Firing || s == Down, severity == catalog.Info.String()
 	switch {
@@ -93,28 +94,27 @@ type Overview struct {
 	Problems   []string  `json:"problems"` // obstacles to judging, one sentence each
 	Models     []Model   `json:"models"`   // the worst first
 
-	// Anomalies are of the plain detector, where it is switched on: the most unusual first, and then those that are
-	// over.
+	// Anomalies are the findings of package anomaly, if it is on: present ones first, the most unusual first.
 	Anomalies []Anomaly `json:"anomalies,omitzero"`
 }
 
-// An Anomaly is a value of a replica that is unusual by itself, or two that rise together.
+// An Anomaly is an unusual value of a replica, or the correlation of two.
 type Anomaly struct {
 	At        time.Time  `json:"at"`              // time of the first evaluation with it
 	Ended     *time.Time `json:"ended,omitempty"` // time of the first evaluation without it
 	Target    string     `json:"target"`
 	Metric    string     `json:"metric"`
 	Text      string     `json:"text"`
-	Z         *float64   `json:"z"`         // standard deviations from the mean; null of two that rise together
+	Z         *float64   `json:"z"`         // standard deviations from the mean; null for a correlation
 	Pathology string     `json:"pathology"` // possible cause; empty for an anomaly without one
 }
 
-// Continues reports whether another one is the same, a moment later or earlier.
+// Continues reports whether a and b are the same present anomaly at different times.
 func (a Anomaly) Continues(b Anomaly) bool {
 	return a.Ended == nil && b.Ended == nil && a.Target == b.Target && a.Metric == b.Metric
 }
 
-// Size is how unusual it is, in standard deviations; one with a possible cause is more unusual than any other.
+// Size returns how unusual it is, in standard deviations; infinite for a correlation.
 func (a Anomaly) Size() float64 {
 	if a.Z == nil {
 		return math.Inf(1)
@@ -127,26 +127,26 @@ type Model struct {
 	Model     string    `json:"model"`
 	Namespace string    `json:"namespace"`
 	Cluster   string    `json:"cluster"`
-	Name      string    `json:"name"`   // with what tells it apart: "qwen in prod on eu-west-1"
-	Health    Health    `json:"health"` // that people are shown
-	Title     string    `json:"title"`  // how it is and where, in one sentence
-	Text      string    `json:"text"`   // what is found, in one or two more
+	Name      string    `json:"name"`   // with its namespace and cluster: "qwen in prod on eu-west-1"
+	Health    Health    `json:"health"` // the state on every surface
+	Title     string    `json:"title"`  // state and place, in one sentence
+	Text      string    `json:"text"`   // the finding, in one or two more
 	Verdict   Verdict   `json:"verdict"`
 	Advice    string    `json:"advice,omitempty"` // what to do first, in one sentence
-	Incident  *string   `json:"incident"`         // the id of the open one
+	Incident  *string   `json:"incident"`         // ID of the open incident
 	Phase     Phase     `json:"phase,omitempty"`  // phase of the incident
 	Replicas  []Replica `json:"replicas"`         // by name
 }
 
-// IsQuiet reports whether nothing of the model's open incident is found now: at most something that is worth knowing,
-// such as the restart that ended it.
+// IsQuiet reports whether the model's open incident is not found any more. An informative finding may fire, such as the
+// restart that ended it.
 func (m *Model) IsQuiet() bool {
 	return m.Phase == Quiet && (m.Verdict.Status != Firing || m.Verdict.Severity == catalog.Info.String())
 }
 
-// Tell sets the name, the health, the title and the text of a model for every surface, from its verdict, the verdict's
-// name, and the number of affected replicas. A failing model does not become healthy at once.
-func (m *Model) Tell(called string, on, of int) {
+// Describe sets the name, the health, the title and the text of a model. name is the name of the verdict; affected and
+// servers are numbers of replicas. A failing model does not become healthy at once.
+func (m *Model) Describe(name string, affected, servers int) {
 	m.Name = cmp.Or(m.Model, "the server")
 	if m.Model == "" && len(m.Replicas) > 0 {
 		m.Name = cmp.Or(m.Replicas[0].Labels["model_name"], m.Name)
@@ -158,33 +158,37 @@ func (m *Model) Tell(called string, on, of int) {
 		m.Name += " on " + m.Cluster
 	}
 	m.Health = HealthOf(m.Verdict.Status, m.Verdict.Severity)
-	m.Text = render.Sentence(strings.TrimPrefix(m.Verdict.Summary, called+": "))
+	m.Text = render.Sentence(strings.TrimPrefix(m.Verdict.Summary, name+": "))
 	if m.Health == HealthHealthy && (m.Phase == Failing || m.Phase == Degraded) {
 		m.Health = Health(m.Phase)
 	}
-	switch {
-	case m.IsQuiet() && m.Health != HealthUncertain:
-		m.Title = m.Name + " is quiet, and its incident is not closed yet"
-	case m.Verdict.Status == Firing && of > 1 && on == of:
-		m.Title = fmt.Sprintf("%s on all %d replicas of %s", called, of, m.Name)
-	case m.Verdict.Status == Firing && of > 1 && on > 0:
-		m.Title = fmt.Sprintf("%s on %d of %d replicas of %s", called, on, of, m.Name)
-	case m.Verdict.Status == Firing:
-		m.Title = called + " on " + m.Name
-	case m.Health == HealthUncertain:
-		m.Title = "Not certain yet whether " + m.Name + " is healthy"
-	case m.Health == HealthUnknown:
-		m.Title = m.Name + " is in an unknown state"
-	case m.Health != HealthHealthy:
-		m.Title = m.Name + " is " + string(m.Health) + ": its incident is open"
-	case m.Verdict.ID == "idle":
-		m.Title = m.Name + " is idle"
-	default:
-		m.Title = m.Name + " is healthy"
-	}
+	m.Title = m.title(name, affected, servers)
 }
 
-// Doubt lets no model be healthy that is not known to be, where the overview is not to be believed.
+// title returns a model's title, from its name and health.
+func (m *Model) title(name string, affected, servers int) string {
+	switch {
+	case m.IsQuiet() && m.Health != HealthUncertain:
+		return m.Name + " is quiet, and its incident is not closed yet"
+	case m.Verdict.Status == Firing && servers > 1 && affected == servers:
+		return fmt.Sprintf("%s on all %d replicas of %s", name, servers, m.Name)
+	case m.Verdict.Status == Firing && servers > 1 && affected > 0:
+		return fmt.Sprintf("%s on %d of %d replicas of %s", name, affected, servers, m.Name)
+	case m.Verdict.Status == Firing:
+		return name + " on " + m.Name
+	case m.Health == HealthUncertain:
+		return "Not certain yet whether " + m.Name + " is healthy"
+	case m.Health == HealthUnknown:
+		return m.Name + " is in an unknown state"
+	case m.Health != HealthHealthy:
+		return m.Name + " is " + string(m.Health) + ": its incident is open"
+	case m.Verdict.ID == "idle":
+		return m.Name + " is idle"
+	}
+	return m.Name + " is healthy"
+}
+
+// Doubt makes healthy models unknown unless the overview can be trusted.
 func (o *Overview) Doubt() {
 	if o.State == OK {
 		return
@@ -204,7 +208,7 @@ func (o *Overview) Doubt() {
 type Verdict struct {
 	ID           string     `json:"id"` // a pathology, or healthy, idle, not-certain, insufficient-data
 	Status       Status     `json:"status"`
-	Severity     string     `json:"severity"` // page, ticket, info; empty where nothing fires
+	Severity     string     `json:"severity"` // page, ticket, info; "" if nothing fires
 	Summary      string     `json:"summary"`
 	Since        *time.Time `json:"since"`
 	SinceAtLeast bool       `json:"since_at_least"` // it is older than Since
@@ -218,8 +222,8 @@ type Replica struct {
 	Engine    string            `json:"engine"`
 	Version   string            `json:"version"`
 	Status    Status            `json:"status"`
-	Life      string            `json:"life"`      // starting, serving, slow, drained, lost; empty where nothing tells
-	Pathology string            `json:"pathology"` // empty where none fires or is suspected
+	Life      string            `json:"life"`      // starting, serving, slow, drained, lost; "" if unknown
+	Pathology string            `json:"pathology"` // "" if none fires or is suspected
 	Severity  string            `json:"severity"`
 	Reason    string            `json:"reason"` // one sentence
 	Since     *time.Time        `json:"since"`
@@ -227,7 +231,7 @@ type Replica struct {
 	Normal    Numbers           `json:"normal"`
 }
 
-// Numbers are the values of a replica that are shown at a glance.
+// Numbers are the values in a replica's line.
 type Numbers struct {
 	TTFTP95          *float64 `json:"ttft_p95"`           // s
 	ITLP95           *float64 `json:"itl_p95"`            // s
@@ -237,12 +241,12 @@ type Numbers struct {
 	RequestRate      *float64 `json:"request_rate"`       // requests/s
 	OutputTokensRate *float64 `json:"output_tokens_rate"` // tokens/s
 
-	// Bounds are how percentiles are written of which only a wide bucket or a bound is known,
-	// by their names here: the number is then a guess within them.
+	// Bounds holds the texts of percentiles that are only known as a wide bucket or a bound, by JSON name. The number
+	// is then an estimate within them.
 	Bounds map[string]string `json:"bounds,omitempty"`
 }
 
-// Text is how one of the numbers is written; format is for those that were measured.
+// Text formats one of the numbers: its bound if it has one, "–" if it is unknown.
 func (n *Numbers) Text(name string, v *float64, format func(float64) string) string {
 	if b := n.Bounds[name]; b != "" {
 		return b
@@ -253,52 +257,52 @@ func (n *Numbers) Text(name string, v *float64, format func(float64) string) str
 	return format(*v)
 }
 
-// A Summary is an incident in a list, and in its event.
+// A Summary is an incident in a list and in server-sent events.
 type Summary struct {
 	ID           string    `json:"id"`
-	Model        string    `json:"model"` // "" where the servers do not say which they serve
+	Model        string    `json:"model"` // "" if the servers do not expose it
 	Namespace    string    `json:"namespace"`
 	Cluster      string    `json:"cluster"`
-	Pathology    string    `json:"pathology"` // the worst that was found, of equals the cause, and then the first
-	Title        string    `json:"title"`     // that, and the first link of its chain: decided once for a cause
-	Severity     string    `json:"severity"`  // the worst
-	Summary      string    `json:"summary"`   // the last summary
-	Began        time.Time `json:"began"`     // by the judgement, not when it was noticed
+	Pathology    string    `json:"pathology"` // the pathology that names it
+	Title        string    `json:"title"`     // its name and the first link of its chain
+	Severity     string    `json:"severity"`  // the worst so far
+	Summary      string    `json:"summary"`   // of the last finding
+	Began        time.Time `json:"began"`     // the onset, not when it was noticed
 	BeganAtLeast bool      `json:"began_at_least"`
-	// Phase is where it stands, and ClosesAt when one that is quiet is over unless it comes back.
+	// ClosesAt is when a quiet incident closes unless it returns.
 	Phase    Phase      `json:"phase"`
 	ClosesAt *time.Time `json:"closes_at,omitempty"`
-	// Affected are the servers on which it was found last, of so many that the model has.
+	// Affected lists the servers on which it was found last, Servers is the number of the model's servers.
 	Affected []string `json:"affected"`
 	Servers  int      `json:"servers"`
-	Story    string   `json:"story,omitempty"` // how it came about, in one line
-	// Impact is what users felt of it since it began, null where that is not known.
+	Story    string   `json:"story,omitempty"` // the chain, in one line
+	// Impact counts the hurt requests since it began; null if unknown.
 	Impact *Impact `json:"impact,omitempty"`
-	// Advice is what to do, chosen once; Events are what people and machines did, and how the advice changed.
+	// Events are restarts, scaling, and changes of the title and the advice.
 	Advice *Advice `json:"advice,omitempty"`
 	Events []Event `json:"events,omitempty"`
-	// Since is when each pathology that was part of it began, the last time: a server that dies while it
-	// thrashes is down since it died.
+	// Since holds the last onset of each pathology that was part of it: a server that dies while it thrashes is down
+	// since it died.
 	Since map[string]time.Time `json:"since,omitempty"`
 	Ended *time.Time           `json:"ended"` // null while it is open
-	// since when nothing of an open incident is found; it ends if that lasts
+	// QuietSince is since when an open incident has not been found.
 	QuietSince   *time.Time       `json:"quiet_since"`
 	Targets      []string         `json:"targets"`
 	Acknowledged *Acknowledgement `json:"acknowledged"`
 	Notes        []Note           `json:"notes"`
 	HasRecording bool             `json:"has_recording"`
-	LeftOut      int              `json:"recording_left_out,omitempty"` // servers that are not in it
+	LeftOut      int              `json:"recording_left_out,omitempty"` // the number of servers that are not in it
 }
 
-// Impact counts the requests of an incident's time whose first token came later than Limit, and that failed.
+// Impact counts the requests in an incident's time whose first token came later than Limit, and those that failed.
 type Impact struct {
 	Late   float64 `json:"late"`
 	Of     float64 `json:"of"`               // requests with a first token, failed ones or, in a hang, those in flight
 	Limit  float64 `json:"limit"`            // s: the objective or, without one, twice the usual value
 	Failed float64 `json:"failed,omitempty"` // HTTP 5xx
 	Slow   *Slow   `json:"slow,omitempty"`
-	// BudgetShare is the part of a month's error budget that late or failed ones are, the larger, where there is an
-	// objective.
+	// BudgetShare is the share of a month's error budget that late or failed requests used, the larger of the two. It
+	// is nil without an objective.
 	BudgetShare *float64 `json:"budget_share,omitempty"`
 	Text        string   `json:"text"` // "212 of 540 requests late, 12 failed in 6 min"
 }
@@ -320,8 +324,8 @@ func (i *Impact) Hurt() float64 {
 	return sum
 }
 
-// Say tells an impact over a time.
-func (i *Impact) Say(span string) string {
+// TextOver writes an impact: "212 of 540 requests late, 12 failed in 6 min". span is the text of its duration.
+func (i *Impact) TextOver(span string) string {
 	var parts []string
 	requests := fmt.Sprintf(" of %.0f requests", i.Of)
 	if i.Late > 0 {
@@ -336,7 +340,7 @@ func (i *Impact) Say(span string) string {
 	return strings.Join(parts, ", ") + " in " + span
 }
 
-// FullName is how a diagnosis names a model where several deployments serve one of that name.
+// FullName returns CLUSTER/NAMESPACE/MODEL without the empty parts, as a diagnosis names models of equal names.
 func FullName(cluster, namespace, model string) string {
 	return strings.Join(slices.DeleteFunc([]string{cluster, namespace, model}, func(p string) bool { return p == "" }),
 		"/")
@@ -345,7 +349,7 @@ func FullName(cluster, namespace, model string) string {
 // Open reports whether an incident goes on.
 func (s *Summary) Open() bool { return s.Ended == nil }
 
-// SinceOf is when a pathology that was part of the incident began, the last time.
+// SinceOf returns the last onset of a pathology that was part of the incident.
 func (s *Summary) SinceOf(id string) time.Time {
 	if since, known := s.Since[id]; known {
 		return since
@@ -353,7 +357,7 @@ func (s *Summary) SinceOf(id string) time.Time {
 	return s.Began
 }
 
-// Scope says on how many of the model's servers it was found last; it is empty where there is one.
+// Scope returns "2 of 3 servers", where it was found last. It returns "" for a single server.
 func (s *Summary) Scope() string {
 	if s.Servers < 2 {
 		return ""
@@ -361,8 +365,8 @@ func (s *Summary) Scope() string {
 	return fmt.Sprintf("%d of %d servers", len(s.Affected), s.Servers)
 }
 
-// Stands says where an incident stands: "failing", or "quiet since …, closes at …".
-func (s *Summary) Stands() string {
+// PhaseText writes the phase with its times: "failing", or "quiet since …, closes at …".
+func (s *Summary) PhaseText() string {
 	switch {
 	case s.Ended != nil:
 		return "closed at " + FormatTime(*s.Ended)
@@ -372,33 +376,33 @@ func (s *Summary) Stands() string {
 	return string(s.Phase)
 }
 
-// FormatTime writes a moment of an incident.
+// FormatTime formats a time of an incident.
 func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// Phase is where an incident stands.
+// Phase is the phase of an incident.
 type Phase string
 
 // The phases.
 const (
 	Failing  Phase = "failing"  // worth a page
 	Degraded Phase = "degraded" // worth a ticket
-	Quiet    Phase = "quiet"    // nothing of it is found any more, and it is not closed yet
+	Quiet    Phase = "quiet"    // not found any more, and not closed yet
 	Closed   Phase = "closed"
 )
 
-// Advice says what to do about an incident: a fix that stops the bleeding, if there is one, and a cure. It changes
-// only for a reason, which is an event.
+// Advice says what to do about an incident: a stopgap, if there is one, and a cure. It changes only for a reason, which
+// is an event.
 type Advice struct {
 	At        time.Time     `json:"at"` // when it was chosen
 	Pathology string        `json:"pathology"`
 	Fixes     []catalog.Fix `json:"fixes"`               // headed as catalog.Heads says
-	Predicted *time.Time    `json:"predicted,omitempty"` // of the diagnosis whose prediction Expected is
+	Predicted *time.Time    `json:"predicted,omitempty"` // time of the diagnosis with the prediction
 	// Expected is the predicted effect of the cure and, after Applied, the measured one.
 	Expected []Expected `json:"expected,omitempty"`
 	Applied  *time.Time `json:"applied,omitempty"`
 }
 
-// Expected is one quantity that a cure is predicted to change: within Low and High, from Before.
+// Expected is a quantity that a cure is predicted to change, from Before to a value between Low and High.
 type Expected struct {
 	Signal string   `json:"signal"`
 	Title  string   `json:"title"`
@@ -407,7 +411,7 @@ type Expected struct {
 	Value  float64  `json:"value"` // the most likely one
 	Low    float64  `json:"low"`
 	High   float64  `json:"high"`
-	Came   *float64 `json:"came"` // null until it was applied and is measured
+	Came   *float64 `json:"came"` // measured after the cure was applied; null before
 }
 
 // Event is something that happened in an incident's time: "restarted", "scaled", "advice" or "title".
@@ -417,28 +421,28 @@ type Event struct {
 	Text string    `json:"text"` // one sentence, without a period
 }
 
-// An Incident is one, whole.
+// An Incident is an incident with its evolution and its diagnosis.
 type Incident struct {
 	Summary
-	Evolution []Turn   `json:"evolution"`                   // of the verdict, in time
-	Timeline  []Moment `json:"timeline"`                    // that, and what people and machines did
-	Omitted   int      `json:"evolution_omitted,omitempty"` // turns in the middle that are too many to be kept
-	// sixty.diagnosis/v1 with plots, of the moment that is kept
+	Evolution []Turn   `json:"evolution"`                   // of the verdict, in order of time
+	Timeline  []Moment `json:"timeline"`                    // Evolution, and the actions of people and machines
+	Omitted   int      `json:"evolution_omitted,omitempty"` // turns that were dropped in the middle
+	// Diagnosis is the stored sixty.diagnosis/v1, with plots.
 	Diagnosis json.RawMessage `json:"diagnosis"`
-	Similar   *Similar        `json:"similar"` // the last one like it
+	Similar   *Similar        `json:"similar"` // the last similar one
 	Kept      Kept            `json:"-"`
-	// SlowRequests are the slowest of its time whose traces are still kept.
+	// SlowRequests are the slowest requests in its time whose traces are still in memory.
 	SlowRequests []trace.Slow `json:"slow_requests,omitempty"`
 }
 
-// A Moment is something of an incident's time.
+// A Moment is an entry of an incident's timeline.
 type Moment struct {
 	At     time.Time `json:"at"`
-	Health Health    `json:"health"` // that was found from then on; empty of what people and machines did
+	Health Health    `json:"health"` // from then on; "" for actions
 	Text   string    `json:"text"`   // without a period
 }
 
-// Kept is the text about an incident's pathology in the last diagnosis that found it.
+// Kept holds reasons and evidence from the last diagnosis that found the incident.
 type Kept struct {
 	At       time.Time  `json:"at"`
 	Runbook  string     `json:"runbook"`
@@ -459,7 +463,7 @@ type Note struct {
 	Text string    `json:"text"`
 }
 
-// A Turn is a verdict that replaced another one.
+// A Turn is a change of the verdict.
 type Turn struct {
 	At         time.Time `json:"at"`
 	ID         string    `json:"id"`
@@ -468,13 +472,13 @@ type Turn struct {
 	Confidence *float64  `json:"confidence"`
 }
 
-// A Similar incident came before.
+// A Similar is a similar earlier incident.
 type Similar struct {
 	Summary
 	Note string `json:"note"` // how the two compare, one sentence
 }
 
-// A Runbook is one pathology's; HTML and Markdown are empty in a list.
+// A Runbook is the runbook of a pathology. HTML and Markdown are empty in a list.
 type Runbook struct {
 	ID       string `json:"id"`
 	Title    string `json:"title"`
@@ -484,14 +488,13 @@ type Runbook struct {
 	Markdown string `json:"markdown,omitempty"`
 }
 
-// A WhatIf asks what a change would do to a model. A factor of 0 is taken for 1, Replicas
-// of 0 for those that there are.
+// A WhatIf asks for the effect of a change on a model. A factor of 0 stands for 1, 0 replicas for the present number.
 type WhatIf struct {
 	Model  string `json:"model"`
 	Change Change `json:"change"`
 }
 
-// A Change is of load, lengths, replicas and flags.
+// A Change is a change of replicas, load, lengths and flags.
 type Change struct {
 	Replicas          int               `json:"replicas,omitempty" jsonschema:"number of servers; the present number by default"`
 	ArrivalRateFactor float64           `json:"arrival_rate_factor,omitempty" jsonschema:"requests per second, as a multiple of the present rate"`
@@ -500,18 +503,17 @@ type Change struct {
 	Flags             map[string]string `json:"flags,omitempty" jsonschema:"vLLM flags and their new values, such as --max-num-seqs: 64"`
 }
 
-// A WhatIfAnswer is the simulation's.
+// A WhatIfAnswer is the result of a simulation.
 type WhatIfAnswer struct {
 	Schema   string   `json:"schema"` // WhatIfSchema
 	Basis    string   `json:"basis"`
 	Warnings []string `json:"warnings"`
-	// Settings are the present settings that a reader may change: the replicas, and the values of the flags that can be
-	// simulated. An unknown value is empty.
+	// Settings are the present number of replicas, and the values of the flags that can be simulated; "" if unknown.
 	Settings Settings `json:"settings"`
-	// Present and Changed lack what was not simulated. An interval is the least and the largest of several simulations.
+	// Present and Changed hold what was simulated, by name. An interval is the range of several simulations.
 	Present map[string]catalog.Estimate `json:"present"`
 	Changed map[string]catalog.Estimate `json:"changed"`
-	Command string                      `json:"command"` // that simulates the same change, with requests that are drawn
+	Command string                      `json:"command"` // simulates the same change, with drawn requests
 }
 
 // Settings of a model's servers.
@@ -520,7 +522,7 @@ type Settings struct {
 	Flags    map[string]string `json:"flags"`
 }
 
-// An Error is the body of every answer that is one.
+// An Error is the body of every error.
 type Error struct {
 	Error string `json:"error"`
 	Hint  string `json:"hint,omitempty"`

@@ -54,13 +54,15 @@ func TestAModelIsToldInOneSentence(t *testing.T) {
 		{Verdict{ID: "not-certain", Status: Pending}, Quiet, 0, 4, OK, "Not certain yet whether qwen in prod is healthy", HealthUncertain},
 		{Verdict{ID: "insufficient-data", Status: Unknown}, "", 0, 4, OK, "qwen in prod is in an unknown state", HealthUnknown},
 	} {
-		o := Overview{State: tt.state, Models: []Model{{Model: "qwen", Namespace: "prod", Verdict: tt.verdict, Phase: tt.phase}}}
+		o := Overview{State: tt.state, Models: []Model{
+			{Model: "qwen", Namespace: "prod", Verdict: tt.verdict, Phase: tt.phase}}}
 		m := &o.Models[0]
-		m.Tell("Engine hung", tt.on, tt.of)
+		m.Describe("Engine hung", tt.on, tt.of)
 		if o.Doubt(); m.Title != tt.title || m.Health != tt.health {
 			t.Errorf("%q, %s; want %q, %s", m.Title, m.Health, tt.title, tt.health)
 		}
-		if doubted := strings.HasPrefix(m.Text, "Was: "); doubted != (tt.health == HealthUnknown && tt.verdict.Status == Healthy) {
+		if doubted := strings.HasPrefix(m.Text, "Was: "); doubted != (tt.health == HealthUnknown &&
+			tt.verdict.Status == Healthy) {
 			t.Errorf("%q of a model that is %s", m.Text, m.Health)
 		}
 	}

@@ -18,19 +18,19 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 )
 
-// byToken is who brings the token.
+// byToken is the principal of requests with the token.
 var byToken = &access.Principal{Name: "token", Way: "token", Role: access.Admin}
 
-// A gate says who sends a request, and lets in who may come: by the token, a password, a client's
-// certificate, or the headers of an authenticating proxy.
+// A gate authenticates requests: by the token, a password, a client certificate, or the headers of an authenticating
+// proxy. It refuses requests of unknown senders and of foreign pages.
 type gate struct {
 	external  *url.URL
 	token     string
-	webFile   string // Prometheus' web configuration, read at each request as there
+	webFile   string // Prometheus' web configuration, read at each request
 	passwords *passwords
-	limiter   *rate.Limiter // nil: none
+	limiter   *rate.Limiter // nil for no limit
 	origins   *http.CrossOriginProtection
-	cfg       *access.Config // nil: everybody who comes in is an admin
+	cfg       *access.Config // nil: every authenticated sender is an admin
 	log       *access.Log
 	warn      *slog.Logger
 }
@@ -40,7 +40,7 @@ func newGate(o *Options, cfg *access.Config) *gate {
 	g := &gate{external: o.External, token: o.Token, webFile: o.WebFile, passwords: newPasswords(), cfg: cfg,
 		warn: o.Log}
 	g.origins = http.NewCrossOriginProtection()
-	_ = g.origins.AddTrustedOrigin(o.External.Scheme + "://" + o.External.Host) // a URL, as the page was told
+	_ = g.origins.AddTrustedOrigin(o.External.Scheme + "://" + o.External.Host) // the URL was parsed before: no error
 	if cfg != nil {
 		g.log = &access.Log{Path: cfg.AuditLog}
 	}
@@ -50,7 +50,7 @@ func newGate(o *Options, cfg *access.Config) *gate {
 	return g
 }
 
-// AsksForCredentials reports whether not everybody who reaches it may come in.
+// AsksForCredentials reports whether requests need credentials.
 func (s *Server) AsksForCredentials() bool {
 	g := s.gate.Load()
 	at, err := ReadWebConfig(g.webFile)
@@ -58,14 +58,14 @@ func (s *Server) AsksForCredentials() bool {
 		at.TLSConfig.ClientAuth == "RequireAndVerifyClientCert"
 }
 
-// record writes what somebody did, or tried to do, to the audit log.
+// record writes a request to the audit log.
 func (g *gate) record(r *http.Request, p *access.Principal, status int) {
 	if err := g.log.Write(p, r, status); err != nil {
 		g.warn.Error("the audit log cannot be written", "err", err)
 	}
 }
 
-// identify returns who sends a request, nil where nobody says.
+// identify returns the sender of a request, or nil if it is not authenticated.
 func (g *gate) identify(r *http.Request, at *toolkit.Config) *access.Principal {
 	if g.hasToken(r) {
 		return byToken
@@ -83,11 +83,11 @@ func (g *gate) identify(r *http.Request, at *toolkit.Config) *access.Principal {
 	case g.cfg == nil:
 		return &access.Principal{Name: user, Way: "basic", Role: access.Admin}
 	}
-	return g.cfg.Grant("basic", user, nil)
+	return g.cfg.Authorize("basic", user, nil)
 }
 
-// identifyOutside returns who an authenticating proxy or a client's certificate says it is, which is asked
-// where there are roles: nil where nobody says.
+// identifyOutside returns the sender that an authenticating proxy or a client certificate names, or nil. Both need
+// grants.
 func (g *gate) identifyOutside(r *http.Request) *access.Principal {
 	if g.cfg == nil {
 		return nil
@@ -100,18 +100,18 @@ func (g *gate) identifyOutside(r *http.Request) *access.Principal {
 					groups = append(groups, strings.TrimSpace(g))
 				}
 			}
-			return g.cfg.Grant("proxy", name[0], groups)
+			return g.cfg.Authorize("proxy", name[0], groups)
 		}
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		subject := r.TLS.VerifiedChains[0][0].Subject
-		return g.cfg.Grant("certificate", subject.CommonName, subject.Organization)
+		return g.cfg.Authorize("certificate", subject.CommonName, subject.Organization)
 	}
 	return nil
 }
 
-// hasToken reports whether a request brings the token: as a bearer token, or, as browsers do, as the
-// password of basic authentication, with any user name.
+// hasToken reports whether a request has the token: as a bearer token or, from browsers, as the password of basic
+// authentication with any user name.
 func (g *gate) hasToken(r *http.Request) bool {
 	_, given, basic := r.BasicAuth()
 	if !basic {
@@ -124,16 +124,16 @@ func (g *gate) hasToken(r *http.Request) bool {
 	return g.token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(g.token)) == 1
 }
 
-// open lists the probes, by method and raw path: they need no credentials. Every other request needs credentials, even
-// if its cleaned path is one of these.
-var open = []string{"GET /-/healthy", "HEAD /-/healthy", "GET /-/ready", "HEAD /-/ready"}
+// openProbes lists the probes, by method and raw path: they need no credentials. Every other request needs credentials,
+// even if its cleaned path is one of these.
+var openProbes = []string{"GET /-/healthy", "HEAD /-/healthy", "GET /-/ready", "HEAD /-/ready"}
 
 // openByToken lists further requests without credentials, if there are neither roles nor passwords. A reload reveals
 // nothing of the configuration.
 var openByToken = []string{"POST /-/reload", "PUT /-/reload"}
 
-// serve lets through what may come in, and not from another page in somebody's browser.
-func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+// admit passes on requests of known senders, and refuses requests that another page makes in a browser.
+func (g *gate) admit(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin")
@@ -147,8 +147,8 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		return
 	}
 	name := r.Method + " " + r.URL.EscapedPath()
-	if slices.Contains(open, name) {
-		g.pass(w, r, access.Everybody, next)
+	if slices.Contains(openProbes, name) {
+		g.passOn(w, r, access.Everybody, next)
 		return
 	}
 	at, err := ReadWebConfig(g.webFile)
@@ -171,7 +171,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	switch {
 	case p == nil:
 		h.Set("WWW-Authenticate", `Bearer realm="sixty"`)
-		if g.token != "" || len(at.Users) > 0 { // browsers ask for it
+		if g.token != "" || len(at.Users) > 0 { // browsers ask for a password
 			h.Add("WWW-Authenticate", `Basic realm="sixty"`)
 		}
 		Fail(w, http.StatusUnauthorized,
@@ -183,18 +183,17 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 			"ask for a grant in the monitor's configuration, sixty.access.grants"))
 		return
 	}
-	g.pass(w, r, p, next)
+	g.passOn(w, r, p, next)
 }
 
-// pass hands a request on as somebody's.
-func (g *gate) pass(w http.ResponseWriter, r *http.Request, p *access.Principal, next http.Handler) {
+// passOn serves a request with its principal.
+func (g *gate) passOn(w http.ResponseWriter, r *http.Request, p *access.Principal, next http.Handler) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	next.ServeHTTP(w, r.WithContext(access.With(r.Context(), p)))
 }
 
-// stays reports whether a request that goes on for long would be let in again as who began it: grants
-// change.
-func (g *gate) stays(r *http.Request) bool {
+// stillAllowed reports whether the sender of a long request still has the same view: passwords and grants change.
+func (g *gate) stillAllowed(r *http.Request) bool {
 	at, err := ReadWebConfig(g.webFile)
 	if err != nil {
 		return false
@@ -203,11 +202,11 @@ func (g *gate) stays(r *http.Request) bool {
 	return now != nil && now.Role >= access.Viewer && access.Selector(now.Match) == access.Selector(began.Match)
 }
 
-// A rule says who may use a route.
+// A rule says who may use a route, and whether the audit log has it.
 type rule struct {
 	read, write access.Role // for GET and HEAD, and for all other methods
-	team        bool        // answers a team with its own part; without it, only for those who see everything
-	logged      bool        // in the audit log: writes, and reading what leaves the monitor as a whole
+	team        bool        // teams may use it: the answer is restricted to their view
+	logged      bool        // writes are logged, and downloads of recordings and post-mortems
 }
 
 // rules are the rules of routes that differ from usualRule.
@@ -235,37 +234,37 @@ var (
 		"/api/v1/incidents/":        {read: access.Viewer, write: access.Operator, team: true, logged: true},
 		"POST /api/v1/simulate":     {write: access.Viewer, team: true, logged: true},
 		"/mcp":                      {read: access.Viewer, write: access.Viewer, team: true, logged: true},
-		// questions, with POST too
+		// Prometheus' API reads with POST too
 		"/api/v1/": {read: access.Viewer, write: access.Viewer, team: true},
 		"/api/":    {team: true},
 		"/":        {read: access.Viewer, write: access.Viewer, team: true}, // the page
 	}
 )
 
-// guard lets those through who may use a route, and writes to the audit log what they do.
+// guard enforces the rule of a route, and writes the audit log.
 func (s *Server) guard(pattern string, next http.Handler) http.Handler {
-	of, known := rules[pattern]
+	route, known := rules[pattern]
 	if !known {
-		of = usualRule
+		route = usualRule
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, g := access.Of(r.Context()), s.gate.Load()
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-		need := of.write
+		need := route.write
 		if reads {
-			need = of.read
+			need = route.read
 		}
 		if p.Role < need {
 			g.record(r, p, http.StatusForbidden)
 			Fail(w, http.StatusForbidden, fmt.Errorf("this needs the role %s, and %s has %s", need, p.Name, p.Role))
 			return
 		}
-		if p.Restricted() && !of.team {
+		if p.Restricted() && !route.team {
 			g.record(r, p, http.StatusForbidden)
 			Fail(w, http.StatusForbidden, errors.New("not available in a team's view"))
 			return
 		}
-		if !of.logged || reads && need < access.Admin && !strings.HasSuffix(r.URL.Path, "/recording") &&
+		if !route.logged || reads && need < access.Admin && !strings.HasSuffix(r.URL.Path, "/recording") &&
 			!strings.HasSuffix(r.URL.Path, "/postmortem") {
 			next.ServeHTTP(w, r)
 			return

@@ -19,7 +19,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
-// Overview is what somebody's page shows first.
+// Overview returns the overview for the principal of a context.
 func (o *Options) Overview(ctx context.Context) view.Overview {
 	part, restricted := o.Part(ctx), access.Of(ctx).Restricted()
 	v := monitor.NewOverview(part.Monitor.Latest(), part.Monitor.Every(), time.Now(), part.Scraped, part.Incident)
@@ -30,7 +30,7 @@ func (o *Options) Overview(ctx context.Context) view.Overview {
 		return v
 	}
 	doubts, notes := o.Trouble()
-	if restricted { // they name what others have
+	if restricted { // they may name others' servers
 		if notes = nil; len(doubts) > 0 {
 			doubts = []string{"the monitor has problems; users with full access see them"}
 		}
@@ -44,20 +44,20 @@ func (o *Options) Overview(ctx context.Context) view.Overview {
 }
 
 func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
-	Answer(w, s.o.Overview(r.Context()))
+	Answer(w, s.opts.Overview(r.Context()))
 }
 
-// diagnosis answers with the latest diagnosis, or makes one.
+// diagnosis answers with the latest diagnosis, or makes one for at= and window=.
 func (s *Server) diagnosis(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	ctx, cancel := context.WithTimeout(r.Context(), lookTime)
+	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 	defer cancel()
 	at, window, err := parseMoment(q.Get("at"), q.Get("window"))
 	if err != nil {
 		Fail(w, http.StatusBadRequest, err)
 		return
 	}
-	m := s.o.Part(ctx).Monitor
+	m := s.opts.Part(ctx).Monitor
 	d, err := m.DiagnoseAt(ctx, at, window)
 	if err == nil && (q.Get("plots") == "true" || q.Get("format") == "html") {
 		err = m.Plot(ctx, &d)
@@ -68,11 +68,11 @@ func (s *Server) diagnosis(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		Fail(w, http.StatusBadGateway, err)
 	default:
-		s.write(w, q.Get("format"), q.Get("full") == "true", &d)
+		s.writeDiagnosis(w, q.Get("format"), q.Get("full") == "true", &d)
 	}
 }
 
-// parseMoment reads at= and window=; a zero time is now.
+// parseMoment reads at= and window=. Zero values stand for the latest evaluation.
 func parseMoment(at, window string) (t time.Time, length time.Duration, err error) {
 	if at != "" {
 		if t, err = (source.Span{Last: time.Now()}).Moment("at", at); err != nil {
@@ -87,8 +87,8 @@ func parseMoment(at, window string) (t time.Time, length time.Duration, err erro
 	return t, length, nil
 }
 
-// write writes a diagnosis in a form.
-func (s *Server) write(w http.ResponseWriter, format string, full bool, d *diagnose.Diagnosis) {
+// writeDiagnosis writes a diagnosis in the format json, text, markdown or html.
+func (s *Server) writeDiagnosis(w http.ResponseWriter, format string, full bool, d *diagnose.Diagnosis) {
 	var b bytes.Buffer
 	o := report.Options{Full: full}
 	kind, err := "application/json", error(nil)
@@ -118,18 +118,17 @@ func (s *Server) write(w http.ResponseWriter, format string, full bool, d *diagn
 	}
 }
 
-// News tells pages of evaluations, and of incidents as they begin, change and end. The zero
-// value is ready; it is safe for concurrent use.
+// News broadcasts evaluations and changed incidents to the pages that listen. The zero value is ready. It is safe for
+// concurrent use.
 type News struct {
 	mu      sync.Mutex
 	waiting map[chan *view.Summary]bool
 }
 
-// toldAhead is how much news may wait for a page that is slow.
-const toldAhead = 16
+// newsBuffer bounds the news that wait for a slow page.
+const newsBuffer = 16
 
-// Publish tells all pages of an incident, or with nil of an evaluation; one that does not listen
-// misses it, and sees it when it asks.
+// Publish broadcasts an incident, or with nil an evaluation. A page whose buffer is full misses it.
 func (n *News) Publish(s *view.Summary) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -141,11 +140,12 @@ func (n *News) Publish(s *view.Summary) {
 	}
 }
 
-func (n *News) listen() (<-chan *view.Summary, func()) {
+// listen returns a channel of news, and the function that stops them.
+func (n *News) listen() (news <-chan *view.Summary, stop func()) {
 	if n == nil {
 		return nil, func() {}
 	}
-	ch := make(chan *view.Summary, toldAhead)
+	ch := make(chan *view.Summary, newsBuffer)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.waiting == nil {
@@ -159,7 +159,7 @@ func (n *News) listen() (<-chan *view.Summary, func()) {
 	}
 }
 
-// events tells of evaluations and incidents as they come.
+// events streams evaluations and incidents as server-sent events.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	c := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -171,25 +171,25 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		_, err := fmt.Fprintf(w, format, args...)
 		return err == nil && c.Flush() == nil
 	}
-	news, deaf := s.o.News.listen()
-	defer deaf()
+	news, stop := s.opts.News.listen()
+	defer stop()
 	event := func(name string, value any) bool {
 		body, err := json.Marshal(value)
 		return err == nil && send("event: %s\ndata: %s\n\n", name, body)
 	}
-	for ok := event("overview", s.o.Overview(r.Context())); ok; {
+	for ok := event("overview", s.opts.Overview(r.Context())); ok; {
 		select {
 		case <-r.Context().Done():
 			return
 		case <-alive.C:
 			ok = send(": alive\n\n")
 		case i := <-news:
-			if !s.gate.Load().stays(r) {
-				return // it was logged out, or may no longer see this
+			if !s.gate.Load().stillAllowed(r) {
+				return // the sender lost its access
 			}
 			if i == nil {
-				ok = event("overview", s.o.Overview(r.Context()))
-			} else if s.o.Part(r.Context()).Incident(i.ID) != nil {
+				ok = event("overview", s.opts.Overview(r.Context()))
+			} else if s.opts.Part(r.Context()).Incident(i.ID) != nil {
 				ok = event("incident", i)
 			}
 		}

@@ -1,5 +1,9 @@
-// Package web serves the monitor over HTTP: Prometheus' API, the judgement as JSON, server-
-// sent events, and the page. docs/api.md is the contract.
+// Package web serves the monitor over HTTP: Prometheus' API, overview and diagnosis as JSON, server-sent events, and
+// the page. docs/api.md is the contract.
+//
+// A request passes the gate, which authenticates its sender (package access), and then the rule of its route, which
+// asks for a role and writes the audit log. A team gets answers from its own part of the servers alone; PromQL of a
+// team gets the matchers of its view. Package serve adds further handlers, such as those of incidents.
 package web
 
 import (
@@ -30,68 +34,64 @@ import (
 
 // Bounds of requests.
 const (
-	maxBody    = 1 << 20
-	atOnce     = 4 // diagnoses, simulations and reports at the same time
-	lookTime   = time.Minute
-	idleStream = 15 * time.Second // between two signs of life of a stream of events
+	maxBody       = 1 << 20
+	maxConcurrent = 4 // concurrent diagnoses, simulations and reports
+	answerTimeout = time.Minute
+	idleStream    = 15 * time.Second // between two comments that keep a stream of events alive
 )
 
 // Options are what a Server shows.
 type Options struct {
-	// Part returns what somebody sees, by the context of a request.
+	// Part returns the part of the servers that the principal of a request's context sees.
 	Part func(context.Context) Part
-	// Prometheus answers Prometheus' API: the collector's, or a proxy to the server that
-	// collects.
+	// Prometheus serves Prometheus' API: the collector's own, or a proxy to a Prometheus server.
 	Prometheus http.Handler
-	// News, which may be nil, tells of evaluations, and of incidents that begin, change or end.
+	// News, which may be nil, broadcasts evaluations and changed incidents.
 	News *News
-	// Trouble says what stands in the way of a true answer, and what else is amiss; it may be
-	// nil.
+	// Trouble returns problems: doubts make the overview partial, notes do not. It may be nil.
 	Trouble func() (doubts, notes []string)
 	// Anomalies, which may be nil, returns the findings of the anomaly detector.
 	Anomalies func() []view.Anomaly
 	// Blind reports whether nothing is judged; it may be nil.
 	Blind func() bool
-	// More are further handlers, by pattern, such as "GET /api/v1/incidents".
+	// More holds further handlers by pattern, such as "GET /api/v1/incidents".
 	More map[string]http.Handler
 	Page http.Handler // everything else
 	// Reload reads the configuration again.
 	Reload func() error
-	// Token, where not empty, must come with every request but those that are open, as a bearer token
-	// or as a password.
+	// Token is the secret that requests need, as a bearer token or as a password; "" for none.
 	Token string
 	// WebFile is Prometheus' web configuration; "" for none.
 	WebFile string
-	// External is the URL under which others see it; it may have a path.
+	// External is the URL for links. It may have a path.
 	External *url.URL
 	Registry *prometheus.Registry
 	Log      *slog.Logger
 }
 
-// A Part is what a principal may see: everything, or a team's part.
+// A Part is the part of the servers that a principal sees.
 type Part struct {
 	Monitor *monitor.Monitor
-	Scraped []collect.Target // none where another server collects
-	// Incident finds one of the part, by its id.
+	Scraped []collect.Target // empty with a Prometheus server
+	// Incident finds an incident of the part.
 	Incident monitor.FindIncident
 }
 
-// A Server serves; it is made by New.
+// A Server is the handler of all requests.
 type Server struct {
 	http.Handler
-	o        Options
+	opts     Options
 	patterns []string
 	gate     atomic.Pointer[gate]
 }
 
-// SetAccess makes who may see and do what as a configuration says, which may be nil: then everybody
-// who comes in may do everything.
-func (s *Server) SetAccess(cfg *access.Config) { s.gate.Store(newGate(&s.o, cfg)) }
+// SetAccess replaces grants and proxy. With nil every authenticated sender may do everything.
+func (s *Server) SetAccess(cfg *access.Config) { s.gate.Store(newGate(&s.opts, cfg)) }
 
 // Patterns lists the patterns of all routes, in the syntax of http.ServeMux.
 func (s *Server) Patterns() []string { return s.patterns }
 
-// A routes is a mux that knows its patterns.
+// routes is a mux that knows its patterns and guards them.
 type routes struct {
 	http.ServeMux
 	patterns []string
@@ -105,9 +105,9 @@ func (m *routes) Handle(pattern string, h http.Handler) {
 
 func (m *routes) HandleFunc(pattern string, h http.HandlerFunc) { m.Handle(pattern, h) }
 
-// New returns a Server, to which everybody has access who brings the token.
+// New returns a Server without grants; see SetAccess.
 func New(o Options) *Server {
-	s, looking := &Server{o: o}, Limited(atOnce)
+	s, computed := &Server{opts: o}, Limited(maxConcurrent)
 	s.SetAccess(nil)
 	mux := &routes{guard: s.guard}
 	mux.HandleFunc("GET /-/healthy",
@@ -116,20 +116,20 @@ func New(o Options) *Server {
 	mux.HandleFunc("POST /-/reload", s.reload)
 	mux.HandleFunc("PUT /-/reload", s.reload)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true,
-		MaxRequestsInFlight: atOnce}))
+		MaxRequestsInFlight: maxConcurrent}))
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index) // as Prometheus does
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	packed := func(h http.Handler) http.Handler { return httputil.CompressionHandler{Handler: h} }
-	mux.Handle("GET /api/v1/overview", packed(http.HandlerFunc(s.overview)))
-	mux.Handle("GET /api/v1/diagnosis", packed(looking.Handler(http.HandlerFunc(s.diagnosis))))
+	compressed := func(h http.Handler) http.Handler { return httputil.CompressionHandler{Handler: h} }
+	mux.Handle("GET /api/v1/overview", compressed(http.HandlerFunc(s.overview)))
+	mux.Handle("GET /api/v1/diagnosis", compressed(computed.Handler(http.HandlerFunc(s.diagnosis))))
 	mux.HandleFunc("GET /api/v1/events", s.events)
 	for pattern, h := range o.More {
 		if strings.HasPrefix(pattern, "GET /api/v1/") {
-			h = packed(h)
+			h = compressed(h)
 		}
 		if strings.HasPrefix(pattern, "POST ") { // computed on request
-			h = looking.Handler(h)
+			h = computed.Handler(h)
 		}
 		mux.Handle(pattern, h)
 	}
@@ -144,13 +144,12 @@ func New(o Options) *Server {
 		mux.Handle("/", o.Page)
 	}
 	s.Handler = stripExternalPath(o.External,
-		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.gate.Load().serve(w, r, mux) }))
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.gate.Load().admit(w, r, mux) }))
 	s.patterns = mux.patterns
 	return s
 }
 
-// stripExternalPath takes the path of the external URL off requests, for a proxy that leaves it on; one
-// that takes it off is served as well.
+// stripExternalPath removes the path of the external URL from requests, if a proxy did not remove it already.
 func stripExternalPath(external *url.URL, next http.Handler) http.Handler {
 	prefix := strings.TrimSuffix(external.Path, "/")
 	if prefix == "" {
@@ -169,7 +168,7 @@ func stripExternalPath(external *url.URL, next http.Handler) http.Handler {
 	})
 }
 
-// refuseName refuses a name for this machine that is not ours, by which another page would make a browser read.
+// refuseName refuses foreign host names on the loopback interface, against DNS rebinding by another page.
 func refuseName(external *url.URL, r *http.Request) error {
 	host := hostOf(r.Host)
 	local := host == "localhost" || strings.HasSuffix(host, ".localhost") || net.ParseIP(host) != nil
@@ -197,13 +196,13 @@ func Limited(n int) *listen.Turns {
 	})
 }
 
-// User is who sends a request, "" where nobody is asked for a name.
+// User returns the name of the sender of a request; "" without one.
 func User(r *http.Request) string { return access.Of(r.Context()).Name }
 
 // Answer writes a value as JSON.
 func Answer(w http.ResponseWriter, value any) { writeJSON(w, http.StatusOK, value) }
 
-// Fail writes an error with its way out.
+// Fail writes an error with its hint.
 func Fail(w http.ResponseWriter, status int, err error) {
 	writeJSON(w, status, view.Error{Error: err.Error(), Hint: hint.Of(err)})
 }
@@ -212,10 +211,10 @@ func writeJSON(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(value) // an error is a reader that left
+	_ = json.NewEncoder(w).Encode(value) // it fails if the client left
 }
 
-// Body reads the JSON of a request that writes, strictly.
+// Body decodes a JSON body without unknown fields. It answers the request and returns false if that fails.
 func Body(w http.ResponseWriter, r *http.Request, into any) bool {
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(kind) != "application/json" {
 		Fail(w, http.StatusUnsupportedMediaType, errors.New("the body must be application/json"))
@@ -231,11 +230,11 @@ func Body(w http.ResponseWriter, r *http.Request, into any) bool {
 }
 
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
-	if s.o.Part(r.Context()).Monitor.Latest() == nil {
+	if s.opts.Part(r.Context()).Monitor.Latest() == nil {
 		Fail(w, http.StatusServiceUnavailable, errors.New("not evaluated yet"))
 		return
 	}
-	if s.o.Blind != nil && s.o.Blind() {
+	if s.opts.Blind != nil && s.opts.Blind() {
 		Fail(w, http.StatusServiceUnavailable, errors.New("nothing is judged: see the problems on the page"))
 		return
 	}
@@ -243,7 +242,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) reload(w http.ResponseWriter, _ *http.Request) {
-	if err := s.o.Reload(); err != nil {
+	if err := s.opts.Reload(); err != nil {
 		Fail(w, http.StatusBadRequest, fmt.Errorf("the previous configuration stays in effect: %w", err))
 		return
 	}

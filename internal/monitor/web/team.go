@@ -24,8 +24,8 @@ var (
 	harmless    = []string{"format_query", "parse_query", "status/buildinfo"}
 )
 
-// restrictPrometheus restricts what a team asks of Prometheus' API to what it sees, by writing its
-// matchers into every selector.
+// restrictPrometheus restricts a team's queries of Prometheus' API to its view: it adds the matchers of the view to
+// every selector.
 func restrictPrometheus(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := access.Of(r.Context())

@@ -29,7 +29,7 @@ func ReadWebConfig(path string) (*toolkit.Config, error) {
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
-	if err := d.Decode(config); err != nil { // one that is empty, as while it is written, would let everybody in
+	if err := d.Decode(config); err != nil { // an empty file, as while it is written, must not disable authentication
 		if errors.Is(err, io.EOF) {
 			err = errors.New("it is empty")
 		}
@@ -38,11 +38,11 @@ func ReadWebConfig(path string) (*toolkit.Config, error) {
 	return config, nil
 }
 
-// maxPasswords bounds how many are remembered.
+// maxPasswords bounds the remembered passwords.
 const maxPasswords = 100
 
-// passwords compares passwords with bcrypt's hashes. That takes a tenth of a second, for the sake of whoever
-// guesses, and a processor: one is compared at a time, and those that were right are remembered.
+// passwords compares passwords with bcrypt hashes. A comparison takes a tenth of a second of a processor, to slow down
+// guessing. So one is made at a time, and correct passwords are remembered by hash.
 type passwords struct {
 	comparing chan struct{}
 	mu        sync.Mutex

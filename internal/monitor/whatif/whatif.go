@@ -1,5 +1,5 @@
-// Package whatif says what a change would do to the servers that are watched, as the advice of an incident does: with
-// its simulation, of the same server and window. The page's sliders and assistants ask it.
+// Package whatif simulates a change of the watched servers, with the simulation that also predicts an incident's fixes
+// (package planning). The page's sliders and MCP clients call it.
 package whatif
 
 import (
@@ -25,19 +25,19 @@ import (
 
 // Bounds of a change.
 const (
-	mostReplicas = 256
-	mostFactor   = 100
+	maxReplicas = 256
+	maxFactor   = 100
 )
 
-// Simulate simulates a change of the servers of a diagnosis that the source's samples gave. The error wraps
-// planning.ErrNoPrediction where their present cannot be simulated.
+// Simulate simulates a change of the servers of a diagnosis. s is the source of the diagnosis. The error wraps
+// planning.ErrNoPrediction if their present state cannot be simulated.
 func Simulate(
 	ctx context.Context, s *source.Source, d *diagnose.Diagnosis, ask view.WhatIf,
 ) (view.WhatIfAnswer, error) {
 	out := view.WhatIfAnswer{Schema: view.WhatIfSchema, Warnings: []string{}}
 	out.Settings.Flags = map[string]string{}
 	c := ask.Change
-	if err := check(&c); err != nil {
+	if err := validateChange(&c); err != nil {
 		return out, err
 	}
 	q := planning.Question{
@@ -63,7 +63,7 @@ func Simulate(
 	if a.Replicas > 1 {
 		out.Basis += fmt.Sprintf("; the other %d are taken for its like", a.Replicas-1)
 	}
-	out.Command, out.Settings.Replicas = commandOf(s, ask.Model, &c, line), a.Replicas
+	out.Command, out.Settings.Replicas = simulateCommand(s, ask.Model, &c, line), a.Replicas
 	for name, v := range simreport.DeploymentOf(a.Engine, perfmodel.Deployment{Config: a.Engine.Config}).Settings {
 		assumed := slices.ContainsFunc(a.Engine.Assumed, func(text string) bool { return strings.Contains(text, name) })
 		if _, known := a.Known[name]; assumed && !known {
@@ -74,7 +74,7 @@ func Simulate(
 	out.Warnings = append(out.Warnings, a.Caveats...)
 	out.Present, out.Changed = a.Present, a.Changed
 	for _, es := range []map[string]catalog.Estimate{a.Present, a.Changed} {
-		maps.DeleteFunc(es, func(_ string, e catalog.Estimate) bool { // nothing of it was simulated
+		maps.DeleteFunc(es, func(_ string, e catalog.Estimate) bool { // it was not simulated
 			sum := e.Low + e.Value + e.High
 			return math.IsNaN(sum) || math.IsInf(sum, 0)
 		})
@@ -82,18 +82,18 @@ func Simulate(
 	return out, nil
 }
 
-func check(c *view.Change) error {
+func validateChange(c *view.Change) error {
 	for name, f := range map[string]*float64{"arrival_rate_factor": &c.ArrivalRateFactor,
 		"prompt_factor": &c.PromptFactor, "output_factor": &c.OutputFactor} {
 		if *f == 0 {
 			*f = 1
 		}
-		if !(*f > 0 && *f <= mostFactor) {
-			return fmt.Errorf("%s: %g is not between 0 and %d", name, *f, mostFactor)
+		if !(*f > 0 && *f <= maxFactor) {
+			return fmt.Errorf("%s: %g is not between 0 and %d", name, *f, maxFactor)
 		}
 	}
-	if c.Replicas < 0 || c.Replicas > mostReplicas {
-		return fmt.Errorf("replicas: %d is not between 1 and %d", c.Replicas, mostReplicas)
+	if c.Replicas < 0 || c.Replicas > maxReplicas {
+		return fmt.Errorf("replicas: %d is not between 1 and %d", c.Replicas, maxReplicas)
 	}
 	for name, v := range c.Flags {
 		if !strings.HasPrefix(name, "--") || strings.ContainsAny(name+v, "\n\x00") || strings.ContainsAny(v, " \t") {
@@ -103,8 +103,8 @@ func check(c *view.Change) error {
 	return nil
 }
 
-// commandOf is the command line that asks for the same change, of a workload that is drawn.
-func commandOf(s *source.Source, model string, c *view.Change, args string) string {
+// simulateCommand returns the command that simulates the same change, with drawn requests.
+func simulateCommand(s *source.Source, model string, c *view.Change, args string) string {
 	words := []string{"sixty simulate " + s.Arguments}
 	if model != "" {
 		words = append(words, "--model "+render.ShellWord(model))

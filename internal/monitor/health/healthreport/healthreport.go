@@ -1,5 +1,5 @@
-// Package healthreport writes a health report: as text for a terminal, as Markdown for a
-// chat or a wiki, as a page to send, and as JSON. It fetches nothing.
+// Package healthreport turns a health report into a document, for the terminal, Markdown, HTML and JSON. It does no
+// I/O.
 package healthreport
 
 import (
@@ -14,10 +14,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Document says what the report does: on a screen an area a line, and all rows where all is
-// asked for.
+// Document returns the report as a document. A screen shows one line for each area, details show all rows.
 func Document(r *health.Report) *render.Document {
-	d := render.NewDocument("Health report, " + span(r))
+	d := render.NewDocument("Health report, " + spanText(r))
 	d.More = "every signal with its peak"
 	style, ok := map[view.Health]render.Style{view.HealthFailing: render.Bad, view.HealthDegraded: render.Warning,
 		view.HealthUncertain: render.Uncertain, view.HealthHealthy: render.Good}[r.Status]
@@ -25,55 +24,11 @@ func Document(r *health.Report) *render.Document {
 		style = render.Bold
 	}
 	d.Answer(style, "", r.Summary).Most = 3
-	d.Paragraph("", span(r)).Style = render.Dim
+	d.Paragraph("", spanText(r)).Style = render.Dim
 	for i := range r.Models {
-		m := &r.Models[i]
-		rank := func(of int) {
-			if i >= fewModels {
-				of = rankModel
-			}
-			d.Rank(of)
-		}
-		rank(0)
-		d.Section(head(m), "").Name = true
-		d.Paragraph("now", now(&m.Now))
-		if text := m.Cost.Text(); text != "" {
-			d.Paragraph("cost", text).Most = 2
-		}
-		d.ShowIn(render.Details)
-		if m.Cost.Reason != "" {
-			d.Paragraph("cost", "unknown: "+m.Cost.Reason)
-		}
-		if m.Cost.Dollars != nil {
-			d.Paragraph("", fmt.Sprintf("$%.2f over the period; the price is %s.", *m.Cost.Dollars,
-				m.Cost.PriceFrom)).Style = render.Dim
-		}
-		if m.Summary != "" {
-			d.Paragraph("", render.Sentence(m.Summary))
-		}
-		for k := range m.Areas {
-			a := &m.Areas[k]
-			rows, unknown := cells(r, a)
-			d.ShowIn(render.Screen)
-			rank(map[bool]int{true: rankMeasured, false: rankUnknown}[a.Measured()])
-			d.Item(a.Title, line(rows, unknown)).Most = 1
-			if text := unknownPromises(a); text != "" {
-				d.Item("Unknown", text)
-			}
-			d.ShowIn(render.Details)
-			d.Section(a.Title, "").Name = true
-			d.Paragraph("", a.Asks).Style = render.Dim
-			columns := render.Words(render.Columns("quantity", "value", "peak", ""))
-			columns[2].Left = true
-			d.Table(columns, rows)
-			for _, n := range unknown {
-				d.Paragraph("", n)
-			}
-		}
-		d.Rank(0)
-		d.ShowIn(render.Everywhere)
+		addModel(d, r, i)
 	}
-	incidents(d, r)
+	addIncidents(d, r)
 	d.Rank(rankNote)
 	for i, n := range r.Notes {
 		if i == 0 {
@@ -87,7 +42,57 @@ func Document(r *health.Report) *render.Document {
 	return d
 }
 
-func incidents(d *render.Document, r *health.Report) {
+// addModel adds the i-th model: on a screen one line for each area, in details a table with all rows. Models after the
+// first fewModels are the first to be cut.
+func addModel(d *render.Document, r *health.Report, i int) {
+	m := &r.Models[i]
+	rank := func(rank int) {
+		if i >= fewModels {
+			rank = rankModel
+		}
+		d.Rank(rank)
+	}
+	rank(0)
+	d.Section(modelHead(m), "").Name = true
+	d.Paragraph("now", nowText(&m.Now))
+	if text := m.Cost.Text(); text != "" {
+		d.Paragraph("cost", text).Most = 2
+	}
+	d.ShowIn(render.Details)
+	if m.Cost.Reason != "" {
+		d.Paragraph("cost", "unknown: "+m.Cost.Reason)
+	}
+	if m.Cost.Dollars != nil {
+		d.Paragraph("", fmt.Sprintf("$%.2f over the period; the price is %s.", *m.Cost.Dollars,
+			m.Cost.PriceFrom)).Style = render.Dim
+	}
+	if m.Summary != "" {
+		d.Paragraph("", render.Sentence(m.Summary))
+	}
+	for k := range m.Areas {
+		a := &m.Areas[k]
+		rows, unknown := areaRows(r, a)
+		d.ShowIn(render.Screen)
+		rank(map[bool]int{true: rankMeasured, false: rankUnknown}[a.Measured()])
+		d.Item(a.Title, areaLine(rows, unknown)).Most = 1
+		if text := unknownPromises(a); text != "" {
+			d.Item("Unknown", text)
+		}
+		d.ShowIn(render.Details)
+		d.Section(a.Title, "").Name = true
+		d.Paragraph("", a.Asks).Style = render.Dim
+		columns := render.Words(render.Columns("quantity", "value", "peak", ""))
+		columns[2].Left = true
+		d.Table(columns, rows)
+		for _, n := range unknown {
+			d.Paragraph("", n)
+		}
+	}
+	d.Rank(0)
+	d.ShowIn(render.Everywhere)
+}
+
+func addIncidents(d *render.Document, r *health.Report) {
 	if !r.IncidentsKnown {
 		return
 	}
@@ -102,8 +107,8 @@ func incidents(d *render.Document, r *health.Report) {
 	}
 }
 
-// line writes an area in one line: its numbers, or why there are none.
-func line(numbers [][]string, reasons []string) string {
+// areaLine writes an area in one line: its numbers, and the reasons of unknown ones.
+func areaLine(numbers [][]string, reasons []string) string {
 	var parts []string
 	for _, cells := range numbers {
 		text := cells[0] + " " + cells[1]
@@ -115,7 +120,7 @@ func line(numbers [][]string, reasons []string) string {
 	return strings.Join(append(parts, reasons...), "; ")
 }
 
-// unknownPromises are the quantities of an area that were promised and are not known.
+// unknownPromises lists the quantities of an area that have an objective and no value.
 func unknownPromises(a *health.Area) string {
 	var parts []string
 	for i := range a.Rows {
@@ -126,7 +131,7 @@ func unknownPromises(a *health.Area) string {
 	return strings.Join(parts, ", ")
 }
 
-// Ranks of the parts of a short text, for a screen without room for all.
+// Ranks of the parts: a screen without room for all cuts the highest first.
 const (
 	rankModel = iota + 1 // behind the first fewModels
 	rankMeasured
@@ -137,9 +142,9 @@ const (
 
 const fewModels = 3
 
-// cells returns the rows of an area that are known or have an objective (the quantity, its value, the worst moment, and
-// the objective), and the unknown ones by reason.
-func cells(r *health.Report, a *health.Area) (rows [][]string, unknown []string) {
+// areaRows returns table rows for the quantities of an area that are known or have an objective: name, value, worst
+// moment, objective. unknown lists the other quantities by reason.
+func areaRows(r *health.Report, a *health.Area) (rows [][]string, unknown []string) {
 	moment := "15:04"
 	if r.To.Sub(r.From) > 24*time.Hour {
 		moment = "Jan 2 15:04"
@@ -184,14 +189,14 @@ func cells(r *health.Report, a *health.Area) (rows [][]string, unknown []string)
 	return rows, unknown
 }
 
-func span(r *health.Report) string {
+func spanText(r *health.Report) string {
 	return fmt.Sprintf("%s to %s", formatTime(r.From), formatTime(r.To))
 }
 
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-// head is a model in a line.
-func head(m *health.Model) string {
+// modelHead writes a model's name, state and number of replicas.
+func modelHead(m *health.Model) string {
 	name := cmp.Or(view.FullName(m.Cluster, m.Namespace, m.Model), "the servers")
 	out := fmt.Sprintf("%s: %s", render.Clean(name), m.Status)
 	if m.Verdict != "" && m.Verdict != string(m.Status) {
@@ -200,8 +205,8 @@ func head(m *health.Model) string {
 	return out + ", " + render.Plural(m.Replicas, "replica")
 }
 
-// now is what the first look shows: the fields of a health check.
-func now(n *health.Now) string {
+// nowText writes the values at the end of the span.
+func nowText(n *health.Now) string {
 	number := func(v *float64, u indicator.Unit) string {
 		if v == nil {
 			return "unknown"
@@ -214,7 +219,7 @@ func now(n *health.Now) string {
 	}, " · ")
 }
 
-// incidentLine is an incident in a line.
+// incidentLine writes an incident in a line.
 func incidentLine(s *view.Summary) string {
 	state := string(s.Phase)
 	if s.Ended != nil {

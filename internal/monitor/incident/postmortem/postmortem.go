@@ -122,7 +122,7 @@ func headRows(i *view.Incident) [][2]string {
 		{"Model", view.FullName(i.Cluster, i.Namespace, i.Model)},
 		{"Targets", listSome(i.Targets)},
 		{"Severity", i.Severity},
-		{"Phase", i.Stands()},
+		{"Phase", i.PhaseText()},
 		{"Scope", i.Scope()},
 		{"Impact", impactText(i)},
 		{"Began", began},

@@ -57,7 +57,8 @@ var started = sync.OnceValues(func() (context.Context, error) {
 	if path == "" {
 		return nil, exec.ErrNotFound
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 900))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.WindowSize(1280, 900))
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	end = stop
 	ctx, _ = chromedp.NewContext(ctx)
@@ -106,7 +107,8 @@ func open(t testing.TB, browser context.Context, url string, f form) *tab {
 	}
 	call(b, log.Enable, cdp.Empty{})
 	call(b, runtime.Enable, cdp.Empty{})
-	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: f.noScript})
 	if f.zone != "" {
 		call(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: f.zone})
@@ -175,14 +177,16 @@ func (b *tab) quiet(but ...string) {
 func (b *tab) until(js string) {
 	b.t.Helper()
 	if !polltest.True(func() bool { return eval[bool](b, "!!("+js+")") }) {
-		b.t.Fatalf("never true: %s; complaints: %q; the page:\n%s", js, b.complaints(), eval[string](b, `document.body.innerText.slice(0, 1500)`))
+		b.t.Fatalf("never true: %s; complaints: %q; the page:\n%s", js, b.complaints(),
+			eval[string](b, `document.body.innerText.slice(0, 1500)`))
 	}
 }
 
 // text waits until an element is there whose text has the words.
 func (b *tab) text(selector, words string) {
 	b.t.Helper()
-	b.until(fmt.Sprintf(`[...document.querySelectorAll(%s)].some((e) => e.textContent.includes(%s))`, quote(selector), quote(words)))
+	b.until(fmt.Sprintf(`[...document.querySelectorAll(%s)].some((e) => e.textContent.includes(%s))`, quote(selector),
+		quote(words)))
 }
 
 func (b *tab) eval(js string) { b.t.Helper(); eval[any](b, js) }
@@ -209,7 +213,8 @@ const live = `document.querySelector('#main')`
 
 // tabNamed opens one of an incident's tabs.
 func tabNamed(name string) string {
-	return `[...document.querySelectorAll('[role=tab]')].find((t) => t.textContent.startsWith(` + quote(name) + `)).click()`
+	return `[...document.querySelectorAll('[role=tab]')].find((t) => t.textContent.startsWith(` + quote(name) +
+		`)).click()`
 }
 
 // settled is true when no panel in view is still asked for.
@@ -248,7 +253,8 @@ func TestShots(t *testing.T) {
 			continue
 		}
 		for name, f := range map[string]form{
-			"": {width: 1280, height: 900}, "-dark": {width: 1280, height: 900, dark: true}, "-phone": {width: 390, height: 844, phone: true}, "-whole": {width: 1280, height: 900},
+			"": {width: 1280, height: 900}, "-dark": {width: 1280, height: 900, dark: true},
+			"-phone": {width: 390, height: 844, phone: true}, "-whole": {width: 1280, height: 900},
 		} {
 			b := open(t, c, url+view.path, f)
 			b.until(`document.querySelector('#main') && !document.querySelector('.waiting') && ` + settled)
@@ -346,7 +352,8 @@ func TestADeepLinkOpensTheIncident(t *testing.T) {
 	b.until(`document.title.includes('KV cache thrashing on tiny')`)
 	b.until(`document.querySelectorAll('.chain [data-plot] path').length >= 2`)
 	b.text("[data-fix]", "--max-num-seqs")
-	// The first screen has name, since, impact, chain and the first fix, on a phone the first fix before the chain; nothing scrolls within itself.
+	// The first screen has name, since, impact, chain and the first fix, on a phone the first fix before the chain;
+	// nothing scrolls within itself.
 	b.until(`['h1', '.lead', 'time', '.kpis', '.chain .axis', '[data-fix] h3'].every((s) => document.querySelector('.incident ' + s)?.getBoundingClientRect().bottom < innerHeight)`)
 	b.until(`[...document.querySelectorAll('.incident section')].every((s) => !s.closest('.scroll') && getComputedStyle(s).overflowY !== 'auto' || s.classList.contains('scroll'))`)
 	phone := open(t, chromium(t), url+"/incident/"+m.incident.ID, form{width: 390, height: 844, phone: true})
@@ -361,7 +368,8 @@ func TestADeepLinkOpensTheIncident(t *testing.T) {
 	// A hand on the timeline reads the charts at its time.
 	b.eval(`{ const r = document.querySelector('.chain input'); r.value = String((Number(r.min) + Number(r.max)) / 2); r.dispatchEvent(new Event('input')) }`)
 	b.until(`document.querySelector('.chain .hand') && document.querySelector('.link .value').textContent.includes('at ') && location.search.includes('at=20')`)
-	b.do(chromedp.Click(".actions .pick summary"), chromedp.SendKeys("[data-form=acknowledge] input", "Grace"), chromedp.Click("[data-form=acknowledge] button"))
+	b.do(chromedp.Click(".actions .pick summary"), chromedp.SendKeys("[data-form=acknowledge] input", "Grace"),
+		chromedp.Click("[data-form=acknowledge] button"))
 	b.text(".actions", "Acknowledged by Grace")
 	b.do(chromedp.SendKeys(".note textarea", "Took out the override <b>"), chromedp.Click(".note button"))
 	b.text(".timeline", "Grace: Took out the override <b>")
@@ -377,14 +385,17 @@ func TestAQuietIncidentIsNeitherFailingNorHealthy(t *testing.T) {
 	m, url := start(t)
 	m.set(func() {
 		m.healthy = true
-		m.incident.Phase, m.incident.QuietSince, m.incident.ClosesAt = view.Quiet, ptr(m.end), ptr(m.end.Add(10*time.Minute))
+		m.incident.Phase, m.incident.QuietSince, m.incident.ClosesAt = view.Quiet, ptr(m.end),
+			ptr(m.end.Add(10*time.Minute))
 	})
 	b := open(t, chromium(t), url+"/", form{width: 1280, height: 900})
 	b.text("h1", "tiny is quiet")
-	for path, selector := range map[string]string{"/": ".eyebrow", "/incident/" + m.incident.ID: ".eyebrow", "/incidents": ".phase"} {
+	for path, selector := range map[string]string{"/": ".eyebrow", "/incident/" + m.incident.ID: ".eyebrow",
+		"/incidents": ".phase"} {
 		b.do(chromedp.Navigate(url + path))
 		b.text("#main "+selector, "closes at")
-		if text := eval[string](b, `document.querySelector('#main `+selector+`').textContent`); strings.Contains(text, "healthy") || strings.Contains(text, "failing") {
+		if text := eval[string](b, `document.querySelector('#main `+selector+`').textContent`); strings.Contains(text,
+			"healthy") || strings.Contains(text, "failing") {
 			t.Errorf("%s: %s", path, text)
 		}
 	}
@@ -401,7 +412,8 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 	b.until(`document.querySelector('dialog').open`)
 	b.keys(kb.Escape)
 	b.until(`!document.querySelector('dialog').open`)
-	for key, path := range map[string]string{"i": "/incidents", "e": "/explore", "f": "/fleet", "w": "/whatif", "a": "/audit", "r": "/runbooks", "s": "/settings", "o": "/"} {
+	for key, path := range map[string]string{"i": "/incidents", "e": "/explore", "f": "/fleet", "w": "/whatif",
+		"a": "/audit", "r": "/runbooks", "s": "/settings", "o": "/"} {
 		b.keys("g" + key)
 		b.until("location.pathname === " + quote(path))
 	}
@@ -440,8 +452,10 @@ func TestHostileNamesAreInertInTheBrowser(t *testing.T) {
 	b := open(t, chromium(t), url+"/", form{})
 	escaped := neturl.QueryEscape(hostile)
 	for _, path := range []string{
-		"/", "/fleet", "/incidents", "/incident/" + m.incident.ID, "/incident/" + neturl.PathEscape(hostile), "/runbooks/" + neturl.PathEscape(hostile),
-		"/explore?from=-4m&each=1&model=" + escaped + "&instance=" + escaped, "/explore?board=" + escaped, "/whatif?model=" + escaped + "&--" + escaped + "=" + escaped, "/audit", "/settings",
+		"/", "/fleet", "/incidents", "/incident/" + m.incident.ID, "/incident/" + neturl.PathEscape(hostile),
+		"/runbooks/" + neturl.PathEscape(hostile),
+		"/explore?from=-4m&each=1&model=" + escaped + "&instance=" + escaped, "/explore?board=" + escaped,
+		"/whatif?model=" + escaped + "&--" + escaped + "=" + escaped, "/audit", "/settings",
 	} {
 		b.do(chromedp.Navigate(url + path))
 		b.until(`document.querySelector('#main') && !document.querySelector('.waiting')`)
@@ -551,7 +565,8 @@ func TestTheFirstVerdictIsDrawnWithinASecond(t *testing.T) {
 		b.until(`performance.getEntriesByName('first-contentful-paint').length > 0 && document.querySelector('[data-verdict]')`)
 		b.until(`performance.getEntriesByName('page').length > 0`)
 		work := b.worked()
-		t.Logf("201 replicas: %s of the page's own work; by the clock %.0f ms from the navigation to the script's page", work, eval[float64](b, `performance.getEntriesByName('page')[0].startTime`))
+		t.Logf("201 replicas: %s of the page's own work; by the clock %.0f ms from the navigation to the script's page",
+			work, eval[float64](b, `performance.getEntriesByName('page')[0].startTime`))
 		return work
 	})
 	if got > firstVerdict {
@@ -611,7 +626,8 @@ func TestTimeDoesNotGrowThePage(t *testing.T) {
 			call(b, heapprofiler.CollectGarbage, cdp.Empty{})
 			b.eval(`new Promise((resolve) => requestIdleCallback(() => resolve()))`)
 		}
-		return call(b, runtime.GetHeapUsage, cdp.Empty{}).UsedSize, eval[int](b, `document.querySelectorAll('*').length`)
+		return call(b, runtime.GetHeapUsage, cdp.Empty{}).UsedSize,
+			eval[int](b, `document.querySelectorAll('*').length`)
 	}
 	// Each step is an evaluation, 15 s later by the monitor's clock: all panels ask again.
 	pass := func(steps int) {
@@ -625,7 +641,8 @@ func TestTimeDoesNotGrowThePage(t *testing.T) {
 	before, nodes := used()
 	pass(*evaluations)
 	after, more := used()
-	t.Logf("after 20 evaluations %.2f MB and %d elements, after %d more %.2f MB and %d elements", before/1e6, nodes, *evaluations, after/1e6, more)
+	t.Logf("after 20 evaluations %.2f MB and %d elements, after %d more %.2f MB and %d elements", before/1e6, nodes,
+		*evaluations, after/1e6, more)
 	if after-before > growth || more > nodes+20 {
 		t.Errorf("the page grew by %.0f bytes and %d elements", after-before, more-nodes)
 	}
@@ -642,7 +659,8 @@ func TestAxeFindsNothing(t *testing.T) {
 	m, url := start(t)
 	c := chromium(t)
 	for i, path := range []string{
-		"/", "/incidents", "/incident/" + m.incident.ID, "/explore?from=-5m&each=1", "/fleet", "/whatif?load=1.4", "/audit", "/runbooks", "/runbooks/saturation", "/settings", "/nowhere",
+		"/", "/incidents", "/incident/" + m.incident.ID, "/explore?from=-5m&each=1", "/fleet", "/whatif?load=1.4",
+		"/audit", "/runbooks", "/runbooks/saturation", "/settings", "/nowhere",
 	} {
 		f := form{width: 1440, height: 900, dark: i%2 == 0}
 		if i%3 == 0 {

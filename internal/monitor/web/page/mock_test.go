@@ -102,7 +102,8 @@ var learnt = sync.OnceValues(func() (*known, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.panels, err = view.NewPanels(dashboard.Config{Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}, k.interval, false)
+	k.panels, err = view.NewPanels(dashboard.Config{Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}},
+		k.interval, false)
 	return k, err
 })
 
@@ -110,14 +111,17 @@ func newMonitor(t testing.TB) *monitor {
 	t.Helper()
 	k, err := learnt()
 	must.Succeed(t, err)
-	m := &monitor{t: t, known: k, began: time.Now(), state: view.OK, replicas: 24, every: 15, listeners: map[chan string]bool{}}
+	m := &monitor{t: t, known: k, began: time.Now(), state: view.OK, replicas: 24, every: 15,
+		listeners: map[chan string]bool{}}
 	v := &m.last.Verdict
 	c := v.Confidence
 	m.incident = view.Incident{
 		Summary: view.Summary{
-			ID: v.Since.Format("2006-01-02-1504-") + v.ID, Model: "tiny", Pathology: v.ID, Title: "KV cache thrashing: requests come faster", Severity: "page", Summary: v.Summary, Began: v.Since,
-			Phase: view.Failing, Affected: v.Targets, Servers: 1, Targets: v.Targets, Notes: []view.Note{}, HasRecording: true,
-			Advice: &view.Advice{At: v.Since, Pathology: v.ID, Fixes: m.last.LeadingFinding(v).Fixes},
+			ID: v.Since.Format("2006-01-02-1504-") + v.ID, Model: "tiny", Pathology: v.ID,
+			Title: "KV cache thrashing: requests come faster", Severity: "page", Summary: v.Summary, Began: v.Since,
+			Phase: view.Failing, Affected: v.Targets, Servers: 1, Targets: v.Targets, Notes: []view.Note{},
+			HasRecording: true,
+			Advice:       &view.Advice{At: v.Since, Pathology: v.ID, Fixes: m.last.LeadingFinding(v).Fixes},
 		},
 		Evolution: []view.Turn{
 			{At: v.Since.Add(10 * time.Second), ID: "saturation", Severity: "ticket", Summary: "More work arrives than the server can do", Confidence: ptr(0.5)},
@@ -126,7 +130,8 @@ func newMonitor(t testing.TB) *monitor {
 		Diagnosis: k.written,
 		Kept:      view.Kept{Evidence: report.EvidenceRows(m.last.LeadingFinding(v).Evidence, false)},
 		Similar: &view.Similar{Note: "the same pathology on the same model", Summary: view.Summary{
-			ID: "2026-11-17-0412-kv-cache-thrashing", Began: v.Since.Add(-4 * 24 * time.Hour), Ended: ptr(v.Since.Add(-4*24*time.Hour + 23*time.Minute)), Pathology: v.ID,
+			ID: "2026-11-17-0412-kv-cache-thrashing", Began: v.Since.Add(-4 * 24 * time.Hour),
+			Ended: ptr(v.Since.Add(-4*24*time.Hour + 23*time.Minute)), Pathology: v.ID,
 			Notes: []view.Note{{By: "Ada", At: v.Since.Add(-4 * 24 * time.Hour), Text: "Four replicas helped."}},
 		}},
 	}
@@ -203,7 +208,8 @@ func (m *monitor) now() time.Time { return m.end.Add(time.Since(m.began) + m.ski
 func (m *monitor) overview() view.Overview {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	o := view.Overview{Schema: view.OverviewSchema, At: m.now(), EvaluatedS: 0.2, EveryS: m.every, State: m.state, Problems: slices.Clone(m.problems), Models: []view.Model{}}
+	o := view.Overview{Schema: view.OverviewSchema, At: m.now(), EvaluatedS: 0.2, EveryS: m.every, State: m.state,
+		Problems: slices.Clone(m.problems), Models: []view.Model{}}
 	if o.Problems == nil {
 		o.Problems = []string{}
 	}
@@ -211,24 +217,32 @@ func (m *monitor) overview() view.Overview {
 		return o
 	}
 	v := &m.last.Verdict
-	tiny := view.Model{Model: "tiny", Verdict: view.Verdict{ID: "healthy", Status: view.Healthy, Summary: "Nothing is wrong"}}
+	tiny := view.Model{Model: "tiny", Verdict: view.Verdict{
+		ID: "healthy", Status: view.Healthy, Summary: "Nothing is wrong"}}
 	r := view.Replica{
-		Target: m.last.Targets[0].Name, Labels: map[string]string{"instance": m.last.Targets[0].Labels["instance"], "job": "vllm"}, Engine: "vllm", Version: "0.23.0", Status: view.Healthy, Life: "serving",
-		Now:    view.Numbers{TTFTP95: ptr(0.3), KVCacheUsage: ptr(0.4), RequestsRunning: ptr(3.0), RequestsWaiting: ptr(0.0)},
-		Normal: view.Numbers{TTFTP95: ptr(0.02), KVCacheUsage: ptr(0.1), RequestsRunning: ptr(0.6), RequestsWaiting: ptr(0.0)},
+		Target: m.last.Targets[0].Name, Labels: map[string]string{
+			"instance": m.last.Targets[0].Labels["instance"], "job": "vllm"}, Engine: "vllm", Version: "0.23.0",
+		Status: view.Healthy, Life: "serving",
+		Now: view.Numbers{TTFTP95: ptr(0.3), KVCacheUsage: ptr(0.4), RequestsRunning: ptr(3.0),
+			RequestsWaiting: ptr(0.0)},
+		Normal: view.Numbers{TTFTP95: ptr(0.02), KVCacheUsage: ptr(0.1), RequestsRunning: ptr(0.6),
+			RequestsWaiting: ptr(0.0)},
 	}
 	if !m.healthy {
-		tiny.Verdict = view.Verdict{ID: v.ID, Status: view.Firing, Severity: "page", Summary: v.Summary, Since: &v.Since, Confidence: &v.Confidence}
+		tiny.Verdict = view.Verdict{ID: v.ID, Status: view.Firing, Severity: "page", Summary: v.Summary,
+			Since: &v.Since, Confidence: &v.Confidence}
 		tiny.Incident = &m.incident.ID
 		r.Status, r.Pathology, r.Severity, r.Reason, r.Since = view.Firing, v.ID, "page", v.Summary, &v.Since
-		r.Now = view.Numbers{TTFTP95: ptr(2.35), ITLP95: ptr(0.0097), KVCacheUsage: ptr(0.98), RequestsRunning: ptr(7.7), RequestsWaiting: ptr(4.2), RequestRate: ptr(3.6), OutputTokensRate: ptr(1120.0)}
+		r.Now = view.Numbers{TTFTP95: ptr(2.35), ITLP95: ptr(0.0097), KVCacheUsage: ptr(0.98),
+			RequestsRunning: ptr(7.7), RequestsWaiting: ptr(4.2), RequestRate: ptr(3.6), OutputTokensRate: ptr(1120.0)}
 	}
 	if m.healthy && m.incident.Phase == view.Quiet {
 		tiny.Incident, tiny.Phase = &m.incident.ID, view.Quiet
 	}
 	if m.uncertain {
 		const waits = "14 requests wait, and nobody got a first token for 20 s on 127.0.0.1:8100"
-		tiny.Verdict, tiny.Incident = view.Verdict{ID: "not-certain", Status: view.Pending, Summary: "Not certain yet: " + waits, Confidence: ptr(0.5)}, nil
+		tiny.Verdict, tiny.Incident = view.Verdict{ID: "not-certain", Status: view.Pending,
+			Summary: "Not certain yet: " + waits, Confidence: ptr(0.5)}, nil
 		r.Status, r.Pathology, r.Severity, r.Reason, r.Since = view.Pending, "", "", waits, nil
 		r.Now.RequestsWaiting = ptr(14.0)
 	}
@@ -238,7 +252,8 @@ func (m *monitor) overview() view.Overview {
 		h := tiny
 		h.Model, h.Namespace = m.other, m.other
 		h.Verdict.Summary, h.Replicas = m.other, slices.Clone(tiny.Replicas)
-		h.Replicas[0].Target, h.Replicas[0].Reason, h.Replicas[0].Labels = m.other, m.other, map[string]string{"instance": m.other}
+		h.Replicas[0].Target, h.Replicas[0].Reason, h.Replicas[0].Labels = m.other, m.other,
+			map[string]string{"instance": m.other}
 		o.Models = append(o.Models, h)
 	}
 	for i := range o.Models {
@@ -248,7 +263,8 @@ func (m *monitor) overview() view.Overview {
 				on++
 			}
 		}
-		o.Models[i].Tell(cmp.Or(names[o.Models[i].Verdict.ID], diagnose.NameOf(o.Models[i].Verdict.ID)), on, len(o.Models[i].Replicas))
+		o.Models[i].Describe(cmp.Or(names[o.Models[i].Verdict.ID], diagnose.NameOf(o.Models[i].Verdict.ID)), on,
+			len(o.Models[i].Replicas))
 	}
 	o.Doubt()
 	return o
@@ -257,16 +273,23 @@ func (m *monitor) overview() view.Overview {
 // fleet is a model with many replicas, two of them sick and one odd.
 func fleet(n int, healthy bool) view.Model {
 	random := rand.New(rand.NewPCG(1, 2))
-	m := view.Model{Model: "qwen3-32b", Namespace: "prod", Cluster: "eu-west-1", Verdict: view.Verdict{ID: "healthy", Status: view.Healthy, Summary: "Nothing is wrong", Confidence: ptr(0.9)}, Replicas: []view.Replica{}}
+	m := view.Model{Model: "qwen3-32b", Namespace: "prod", Cluster: "eu-west-1",
+		Verdict:  view.Verdict{ID: "healthy", Status: view.Healthy, Summary: "Nothing is wrong", Confidence: ptr(0.9)},
+		Replicas: []view.Replica{}}
 	for i := range n {
 		load := 0.8 + 0.4*random.Float64()
 		r := view.Replica{
-			Target: fmt.Sprintf("10.0.%d.%d:8000", i/200, i%200+1), Labels: map[string]string{"job": "vllm", "pod": fmt.Sprintf("qwen-%d", i)}, Engine: "vllm", Version: "0.31.0", Status: view.Healthy, Life: "serving",
+			Target: fmt.Sprintf("10.0.%d.%d:8000", i/200, i%200+1),
+			Labels: map[string]string{"job": "vllm", "pod": fmt.Sprintf("qwen-%d", i)}, Engine: "vllm",
+			Version: "0.31.0", Status: view.Healthy, Life: "serving",
 			Now: view.Numbers{
-				TTFTP95: ptr(0.31 * load), ITLP95: ptr(0.024 * load), RequestsRunning: ptr(math.Round(22 * load)), RequestsWaiting: ptr(0.0), KVCacheUsage: ptr(0.55 * load),
+				TTFTP95: ptr(0.31 * load), ITLP95: ptr(0.024 * load), RequestsRunning: ptr(math.Round(22 * load)),
+				RequestsWaiting: ptr(0.0), KVCacheUsage: ptr(0.55 * load),
 				RequestRate: ptr(3.1 * load), OutputTokensRate: ptr(910 * load),
 			},
-			Normal: view.Numbers{TTFTP95: ptr(0.3), ITLP95: ptr(0.024), RequestsRunning: ptr(22.0), RequestsWaiting: ptr(0.0), KVCacheUsage: ptr(0.55), RequestRate: ptr(3.1), OutputTokensRate: ptr(900.0)},
+			Normal: view.Numbers{TTFTP95: ptr(0.3), ITLP95: ptr(0.024), RequestsRunning: ptr(22.0),
+				RequestsWaiting: ptr(0.0), KVCacheUsage: ptr(0.55), RequestRate: ptr(3.1),
+				OutputTokensRate: ptr(900.0)},
 		}
 		r.Labels["instance"] = r.Target
 		switch {
@@ -274,12 +297,16 @@ func fleet(n int, healthy bool) view.Model {
 		case i == n/2: // slow, and nothing fires yet
 			r.Now.TTFTP95, r.Now.ITLP95 = ptr(0.84), ptr(0.061)
 		case i == n/3:
-			r.Status, r.Pathology, r.Severity, r.Reason = view.Pending, "slow-decode", "ticket", "Decode steps take 2.1× as long as on its neighbours"
+			r.Status, r.Pathology, r.Severity, r.Reason = view.Pending, "slow-decode", "ticket",
+				"Decode steps take 2.1× as long as on its neighbours"
 			r.Now.ITLP95 = ptr(0.052)
 		case i == n-3:
-			r.Status, r.Life, r.Reason, r.Now = view.Down, "lost", "It does not answer: connection refused", view.Numbers{}
+			r.Status, r.Life, r.Reason, r.Now = view.Down, "lost", "It does not answer: connection refused",
+				view.Numbers{}
 		case i == n-5:
-			r.Status, r.Reason, r.Now = view.Idle, "No requests", view.Numbers{RequestsRunning: ptr(0.0), RequestsWaiting: ptr(0.0), KVCacheUsage: ptr(0.0), RequestRate: ptr(0.0)}
+			r.Status, r.Reason, r.Now = view.Idle, "No requests",
+				view.Numbers{RequestsRunning: ptr(0.0), RequestsWaiting: ptr(0.0), KVCacheUsage: ptr(0.0),
+					RequestRate: ptr(0.0)}
 		}
 		m.Replicas = append(m.Replicas, r)
 	}
@@ -323,11 +350,14 @@ func (m *monitor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.ServeFile(w, r, "testdata/audit.json")
 	case path == "settings":
 		answer(w, map[string]any{
-			"version": map[string]any{"version": "devel", "go": "go1.26", "platform": "linux/amd64"}, "source": "this monitor", "evaluation_interval_s": 15, "scrape_interval_s": 5,
+			"version": map[string]any{"version": "devel", "go": "go1.26", "platform": "linux/amd64"},
+			"source":  "this monitor", "evaluation_interval_s": 15, "scrape_interval_s": 5,
 			"configuration": "global:\n  evaluation_interval: 1m\nscrape_configs:\n  - job_name: vllm\n    static_configs:\n      - targets: [localhost:8000]\n",
-			"thresholds":    map[string]any{"ttft_objective": 2, "kv_cache_full": 0.9}, "storage": map[string]any{"directory": "data", "retention_s": 15 * 86400, "retention_bytes": 0},
+			"thresholds":    map[string]any{"ttft_objective": 2, "kv_cache_full": 0.9},
+			"storage":       map[string]any{"directory": "data", "retention_s": 15 * 86400, "retention_bytes": 0},
 			"alertmanagers": []string{"http://am:9093/api/v2/alerts"}, "login": false,
-			"targets": []any{map[string]any{"Labels": map[string]string{"instance": "localhost:8000", "job": "vllm"}, "URL": "http://localhost:8000/metrics", "Health": "up", "Error": "", "At": m.now()}},
+			"targets": []any{map[string]any{"Labels": map[string]string{"instance": "localhost:8000", "job": "vllm"},
+				"URL": "http://localhost:8000/metrics", "Health": "up", "Error": "", "At": m.now()}},
 		})
 	default:
 		fail(w, http.StatusNotFound, "there is no "+path, "")
@@ -381,7 +411,8 @@ func (m *monitor) one(w http.ResponseWriter, r *http.Request, path string) {
 		Hours    float64
 	}
 	if r.Method == http.MethodPost {
-		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || body.By == "" || r.Header.Get("Content-Type") != "application/json" {
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || body.By == "" ||
+			r.Header.Get("Content-Type") != "application/json" {
 			fail(w, http.StatusBadRequest, "say who you are", "")
 			return
 		}
@@ -390,7 +421,8 @@ func (m *monitor) one(w http.ResponseWriter, r *http.Request, path string) {
 	case "acknowledge":
 		m.incident.Acknowledged = &view.Acknowledgement{By: body.By, At: m.now()}
 	case "silence":
-		m.incident.Notes = append(m.incident.Notes, view.Note{By: body.By, At: m.now(), Text: "Silenced in Alertmanager"})
+		m.incident.Notes = append(m.incident.Notes, view.Note{
+			By: body.By, At: m.now(), Text: "Silenced in Alertmanager"})
 	case "notes":
 		m.incident.Notes = append(m.incident.Notes, view.Note{By: body.By, At: m.now(), Text: body.Text})
 	}
@@ -428,25 +460,32 @@ func simulate(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if q.Change.Flags["--max-num-seqs"] == "0" {
-		fail(w, http.StatusConflict, "the simulation cannot reproduce the present: TTFT P95 is measured at 2.35 s and simulated at 0.4 s", "watch the server for longer")
+		fail(w, http.StatusConflict,
+			"the simulation cannot reproduce the present: TTFT P95 is measured at 2.35 s and simulated at 0.4 s",
+			"watch the server for longer")
 		return
 	}
 	replicas := max(q.Change.Replicas, 1)
-	load := 0.7 * q.Change.ArrivalRateFactor * (0.2*q.Change.PromptFactor + 0.8*q.Change.OutputFactor) / float64(replicas)
+	load := 0.7 * q.Change.ArrivalRateFactor * (0.2*q.Change.PromptFactor +
+		0.8*q.Change.OutputFactor) / float64(replicas)
 	side := func(u float64) map[string]catalog.Estimate {
 		late := 1 / max(1-u, 0.03)
 		e := func(v, spread float64) catalog.Estimate {
 			return catalog.Estimate{Value: v, Low: v * (1 - spread), High: v * (1 + 1.6*spread)}
 		}
 		return map[string]catalog.Estimate{
-			"ttft_p50": e(0.06*late, 0.1), "ttft_p95": e(0.2*late*late, 0.25), "itl_p95": e(0.008+0.004*u, 0.05), "e2e_mean": e(1.8*late, 0.1),
-			"output_tokens_rate": e(1600*min(u, 1), 0.04), "requests_rate": e(4*min(u, 1), 0.04), "kv_cache_usage": e(min(u, 1), 0.05), "preemptions_rate": e(max(0, u-0.9), 0.4),
+			"ttft_p50": e(0.06*late, 0.1), "ttft_p95": e(0.2*late*late, 0.25), "itl_p95": e(0.008+0.004*u, 0.05),
+			"e2e_mean":           e(1.8*late, 0.1),
+			"output_tokens_rate": e(1600*min(u, 1), 0.04), "requests_rate": e(4*min(u, 1), 0.04),
+			"kv_cache_usage": e(min(u, 1), 0.05), "preemptions_rate": e(max(0, u-0.9), 0.4),
 		}
 	}
 	answer(w, view.WhatIfAnswer{
-		Schema: view.WhatIfSchema, Basis: "Calibrated on the last 60 s: 190 requests", Warnings: []string{"The step time beyond a batch of 8 is extrapolated"},
-		Settings: view.Settings{Replicas: 1, Flags: map[string]string{"--max-num-seqs": "256", "--gpu-memory-utilization": "0.9", "--max-num-batched-tokens": ""}},
-		Present:  side(0.7), Changed: side(load), Command: "sixty simulate --replicas " + fmt.Sprint(replicas),
+		Schema: view.WhatIfSchema, Basis: "Calibrated on the last 60 s: 190 requests",
+		Warnings: []string{"The step time beyond a batch of 8 is extrapolated"},
+		Settings: view.Settings{Replicas: 1, Flags: map[string]string{
+			"--max-num-seqs": "256", "--gpu-memory-utilization": "0.9", "--max-num-batched-tokens": ""}},
+		Present: side(0.7), Changed: side(load), Command: "sixty simulate --replicas " + fmt.Sprint(replicas),
 	})
 }
 
@@ -466,19 +505,22 @@ func (m *monitor) query(w http.ResponseWriter, r *http.Request) {
 	if made > 0 {
 		list := []series{}
 		for i := range made {
-			s := series{Metric: map[string]string{"instance": fmt.Sprintf("10.0.0.%d:8000", i+1), "model_name": "qwen3-32b"}}
+			s := series{Metric: map[string]string{"instance": fmt.Sprintf("10.0.0.%d:8000", i+1),
+				"model_name": "qwen3-32b"}}
 			if strings.Contains(r.FormValue("query"), "by (le)") {
 				s.Metric = map[string]string{"le": fmt.Sprint(math.Pow(2, float64(i)))}
 			}
 			for t := at("start"); !t.After(at("end")); t = t.Add(step) {
 				x := float64(t.Unix())
-				s.Values = append(s.Values, [2]any{x, fmt.Sprint(0.5 + 0.3*math.Sin(x/9000+float64(i)) + 0.05*math.Sin(x/300*float64(i+1)))})
+				s.Values = append(s.Values, [2]any{x, fmt.Sprint(0.5 + 0.3*math.Sin(x/9000+float64(i)) +
+					0.05*math.Sin(x/300*float64(i+1)))})
 			}
 			list = append(list, s)
 		}
 		result = list
 	} else {
-		matrix, err := m.source.QueryRange(r.Context(), r.FormValue("query"), metrics.Range{Start: at("start"), End: at("end"), Step: step})
+		matrix, err := m.source.QueryRange(r.Context(), r.FormValue("query"),
+			metrics.Range{Start: at("start"), End: at("end"), Step: step})
 		if err != nil {
 			fail(w, http.StatusBadRequest, err.Error(), "")
 			return
@@ -488,9 +530,11 @@ func (m *monitor) query(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string]any{"status": "success", "data": map[string]any{"resultType": "matrix", "result": result}})
 }
 
-var serve = flag.String("serve", "", "serve the page of a simulated monitor at this `address` until interrupted, for looking at it")
+var serve = flag.String("serve", "",
+	"serve the page of a simulated monitor at this `address` until interrupted, for looking at it")
 
-// TestServe is for looking at the page: go test ./internal/monitor/web/page -run TestServe -serve 127.0.0.1:7060 -timeout 0.
+// TestServe is for looking at the page: go test ./internal/monitor/web/page -run TestServe -serve 127.0.0.1:7060
+// -timeout 0.
 func TestServe(t *testing.T) {
 	if *serve == "" {
 		t.Skip("for looking at the page: -serve 127.0.0.1:7060")
@@ -508,11 +552,14 @@ func TestServe(t *testing.T) {
 		}
 	}()
 	states := map[string]func(){
-		"healthy": func() { m.healthy = true }, "sick": func() { m.healthy = false }, "hostile": func() { m.other = hostile }, "uncertain": func() { m.healthy, m.uncertain = true, true },
+		"healthy": func() { m.healthy = true }, "sick": func() { m.healthy = false },
+		"hostile": func() { m.other = hostile }, "uncertain": func() { m.healthy, m.uncertain = true, true },
 		"partial": func() {
-			m.state, m.problems = view.Partial, []string{"the store at http://thanos:9090 answers in part: store-7 unavailable"}
+			m.state, m.problems = view.Partial, []string{
+				"the store at http://thanos:9090 answers in part: store-7 unavailable"}
 		},
-		"ok": func() { m.state, m.problems = view.OK, nil }, "starting": func() { m.state = view.Starting }, "away": func() { m.away = true }, "back": func() { m.away = false },
+		"ok": func() { m.state, m.problems = view.OK, nil }, "starting": func() { m.state = view.Starting },
+		"away": func() { m.away = true }, "back": func() { m.away = false },
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", m)

@@ -36,7 +36,8 @@ func TestTheMonitorIsShown(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
 		failed <- monitoring.Run(ctx, monitoring.Config{
-			Dir: t.TempDir(), Addr: "127.0.0.1:0", Every: time.Second, Log: slog.New(slog.DiscardHandler), Ready: func(url string, _ bool) { ready <- url },
+			Dir: t.TempDir(), Addr: "127.0.0.1:0", Every: time.Second, Log: slog.New(slog.DiscardHandler),
+			Ready:      func(url string, _ bool) { ready <- url },
 			Diagnose:   diagnose.Options{Pathologies: pathologies.All(), Predict: planning.PredictFixes},
 			Settings:   func(*judge.Section) (s diagnose.Settings, err error) { return s, nil },
 			Deployment: monitoring.Deployment{Interval: time.Second, Targets: fl.URLs(), NoHost: true},
@@ -69,7 +70,9 @@ func TestTheMonitorIsShown(t *testing.T) {
 	} {
 		b := open(t, browser, url+view.path, form{width: 1280, height: 900})
 		b.text(view.selector, view.words)
-		if problem := eval[string](b, `[...document.querySelectorAll('.problem')].map((p) => p.textContent).join('; ')`); problem != "" && view.path != "/whatif" { // of servers without traffic nothing can be simulated
+		if problem := eval[string](b,
+			`[...document.querySelectorAll('.problem')].map((p) => p.textContent).join('; ')`); problem != "" &&
+			view.path != "/whatif" { // of servers without traffic nothing can be simulated
 			t.Errorf("%s: %s", view.path, problem)
 		}
 		if view.path != "/whatif" {

@@ -1,10 +1,8 @@
-// Package page is the page of the monitor: the bundle of ../../../../web, and the shell around it
-// that holds the verdict before any script runs, and without one.
+// Package page serves the monitor's page: a script bundle, and an HTML shell that shows the verdict without any script.
 //
-// The bundle in dist is built from ../../../../web (make page) and not part of the repository:
-// where it was not built, the shell alone is shown. Everything that the page shows comes from
-// foreign servers: it reaches the browser as text, never as markup, and the content security policy allows no script
-// but the bundle's own.
+// The bundle in dist is built from ../../../../web (make page). It is not part of the repository: without it the shell
+// is shown alone. Texts on the page come from foreign servers, so they reach the browser as text, never as markup. The
+// content security policy allows no script but the bundle.
 package page
 
 import (
@@ -36,38 +34,38 @@ var dist embed.FS
 //go:embed shell.html
 var shellHTML string
 
-// policy is the content security policy of the page. Styles that a script sets on an
-// element are not under style-src; markup that holds some is.
+// policy is the content security policy of the page. style-src forbids styles in markup, not those that a script sets.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sixty"
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; " +
+	"trusted-types sixty"
 
-// A Config says where the shell of the page gets what it holds.
+// A Config holds the sources of the shell.
 type Config struct {
-	// Base is the path under which browsers see the page, "" for the root.
+	// Base is the path of the page in browsers; "" for the root.
 	Base string
-	// Overview is the latest one; its state is Starting where there is none yet.
+	// Overview returns the latest overview. Its state is Starting before the first evaluation.
 	Overview func(context.Context) view.Overview
 
-	// Incident looks one up.
+	// Incident returns the incident with an ID.
 	Incident func(ctx context.Context, id string) (view.Incident, bool)
-	// Titles are those of verdicts, by id; the script has them from the shell.
+	// Titles holds the titles of verdicts by ID. The script reads them from the shell.
 	Titles map[string]string
 }
 
-// title is the title of a verdict.
+// title returns the title of a verdict.
 func (c *Config) title(id string) string { return cmp.Or(c.Titles[id], id) }
 
-// handler answers every path that is not of the API.
+// handler serves every path outside the API.
 type handler struct {
 	Config
 	shell  *template.Template
-	files  fs.FS // the bundle; names of files change with what they hold
+	files  fs.FS // the bundle; file names contain a hash of the content
 	bundle bundle
 }
 
 // A bundle holds the names of the files that the shell links to.
 type bundle struct {
-	Script        string // "" where there is none
+	Script        string // "" without a bundle
 	Styles, Later []string
 }
 
@@ -78,7 +76,7 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, fmt.Errorf("the page's bundle: %w", err)
 	}
 	p := &handler{Config: cfg, files: files}
-	if err := p.load(); err != nil {
+	if err := p.readManifest(); err != nil {
 		return nil, fmt.Errorf("the page's bundle: %w", err)
 	}
 	write := template.FuncMap{"sentence": render.Sentence, "clean": render.Clean}
@@ -89,10 +87,10 @@ func New(cfg Config) (http.Handler, error) {
 	return httputil.CompressionHandler{Handler: p}, nil
 }
 
-// load reads the manifest of the bundle.
-func (p *handler) load() error {
+// readManifest reads the manifest of the bundle.
+func (p *handler) readManifest() error {
 	raw, err := fs.ReadFile(p.files, "manifest.json")
-	if errors.Is(err, fs.ErrNotExist) { // built by Go alone
+	if errors.Is(err, fs.ErrNotExist) { // no bundle was built
 		return nil
 	}
 	if err != nil {
@@ -126,8 +124,8 @@ func (p *handler) load() error {
 	return nil
 }
 
-// kinds are the content types of the bundle's files; the machine's own list may differ.
-var kinds = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+// contentTypes holds the content types of the bundle. The machine's list may differ.
+var contentTypes = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 
 func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
@@ -142,16 +140,16 @@ func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if strings.HasPrefix(r.URL.Path, "/assets/") {
 		raw, err := fs.ReadFile(p.files, r.URL.Path[1:])
-		if err != nil { // of an older bundle
+		if err != nil { // an old page asks for an older bundle
 			http.NotFound(w, r)
 			return
 		}
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
-		h.Set("Content-Type", cmp.Or(kinds[path.Ext(r.URL.Path)], mime.TypeByExtension(path.Ext(r.URL.Path))))
+		h.Set("Content-Type", cmp.Or(contentTypes[path.Ext(r.URL.Path)], mime.TypeByExtension(path.Ext(r.URL.Path))))
 		_, _ = w.Write(raw) // a browser that left needs no answer
 		return
 	}
-	status, v := p.view(r)
+	status, v := p.newShell(r)
 	var b bytes.Buffer
 	if err := p.shell.Execute(&b, v); err != nil {
 		http.Error(w, "the page cannot be written: "+err.Error(), http.StatusInternalServerError)
@@ -159,7 +157,7 @@ func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Length", strconv.Itoa(b.Len())) // of what is not compressed
+	h.Set("Content-Length", strconv.Itoa(b.Len())) // uncompressed
 	w.WriteHeader(status)
 	_, _ = w.Write(b.Bytes())
 }

@@ -10,29 +10,28 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// shell is what the page holds before any script runs, and without one: the verdicts, an incident, and
-// elsewhere where the same is had without a script.
+// shell is the content of the page without script: the verdicts and an incident, or the command and the API path with
+// the same content as a view of the script.
 type shell struct {
 	bundle
 	Base     string
 	Title    string
 	Places   []place
-	Doubt    string // why nothing can be called healthy
+	Doubt    string // why nothing is shown as healthy
 	Overview view.Overview
-	Incident *view.Incident // that is shown, or the first model's
-	Head     string         // of it
-	Fixes    []advised      // for it
-	Missing  string         // why there is no such page
+	Incident *view.Incident // the incident of the path, or of the first model
+	Head     string         // the incident's title
+	Fixes    []advised      // of the incident
+	Missing  string         // why the path has no page
 	Here     *place         // a view that needs the script
 	Titles   map[string]string
-	Models   []view.Model // that are shown
+	Models   []view.Model // on the overview
 }
 
-// A place is a path with a view in the script. A view of one incident or runbook has its id in the path. API and
-// Command give the same content without a script.
+// A place is a path with a view in the script. API and Command give the same content without a script.
 type place struct{ Path, Title, API, Command string }
 
-// An advised fix is one of an incident's advice, under its heading.
+// An advised fix is a fix of an incident's advice, with its heading.
 type advised struct {
 	Head string
 	*catalog.Fix
@@ -56,8 +55,8 @@ var doubts = map[view.State]string{
 	view.Stale:    "The last evaluation is out of date. Everything below is from that time.",
 }
 
-// view is the shell of a path and its status.
-func (p *handler) view(r *http.Request) (int, *shell) {
+// newShell returns the HTTP status and the shell of a path.
+func (p *handler) newShell(r *http.Request) (int, *shell) {
 	v := &shell{bundle: p.bundle, Base: p.Base, Places: places, Titles: p.Titles, Overview: p.Overview(r.Context())}
 	known := false
 	if v.Doubt, known = doubts[v.Overview.State]; !known {
@@ -91,14 +90,14 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 	return http.StatusOK, v
 }
 
-// showIncident adds an incident, and reports whether there is one.
+// showIncident adds the incident with an ID, and reports whether there is one.
 func (p *handler) showIncident(r *http.Request, v *shell, id string) bool {
 	i, ok := p.Incident(r.Context(), id)
 	if !ok {
 		return false
 	}
 	v.Incident = &i
-	v.Head = cmp.Or(i.Title, p.title(i.Pathology)) // as the script has it
+	v.Head = cmp.Or(i.Title, p.title(i.Pathology)) // as in the script
 	if i.Advice != nil {
 		for k, head := range catalog.Heads(i.Advice.Fixes) {
 			v.Fixes = append(v.Fixes, advised{head, &i.Advice.Fixes[k]})

@@ -7,9 +7,9 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// apiMetrics is the counts of one API server process: the http_, process_ and python_ families
-// (prometheus_fastapi_instrumentator and the process collector of Python's client library). Series
-// with labels begin when the first request has ended.
+// apiMetrics has the counts of one API server process: the http_, process_ and python_ families
+// (prometheus_fastapi_instrumentator and the process collector of Python's client library). Series with labels begin
+// when the first request has ended.
 type apiMetrics struct {
 	started time.Time // start of the process; its counters begin when the engine is ready
 	ready   time.Time
@@ -60,8 +60,8 @@ type exchange struct {
 	received, sent  int
 }
 
-// countExchange counts an exchange. Like the real instrumentation it sees the status sent with the
-// headers: a broken stream counts as 2xx.
+// countExchange counts an exchange. Like the real instrumentation it sees the status sent with the headers: a broken
+// stream counts as 2xx.
 func (m *apiMetrics) countExchange(x exchange) {
 	m.requests.WithLabelValues(x.handler, x.method, string([]byte{byte('0' + x.status/100%10), 'x', 'x'})).Inc()
 	m.received.WithLabelValues(x.handler).Observe(float64(x.received))

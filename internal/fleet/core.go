@@ -10,9 +10,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// core is a fleet in simulated time: replicas, the virtual clients, and their faults. It knows no
-// clock: its driver says how far time has come. The same random seed and the same calls give the
-// same fleet. It is not safe for concurrent use.
+// A core is a fleet in simulated time: replicas, the virtual clients, and their faults. It reads no clock: its driver
+// advances it. The same random seed and the same calls give the same fleet. It is not safe for concurrent use.
 type core struct {
 	scenario Scenario
 	replicas []*replica
@@ -41,7 +40,7 @@ func newCore(sc Scenario, server Server, replicas int, seed uint64, wall func(ti
 	return c, c.beginPhase(0, seed)
 }
 
-// event is something that happens at a time.
+// An event happens at a time.
 type event struct {
 	at     time.Duration
 	number uint64
@@ -57,7 +56,7 @@ func (c *core) scheduleEvent(at time.Duration, do func(at time.Duration)) {
 	c.events.Push(event{max(at, c.clock), c.number, do})
 }
 
-// nextEvent is when something next happens.
+// nextEvent returns the time of the next event, or false without one.
 func (c *core) nextEvent() (time.Duration, bool) {
 	best, any := time.Duration(0), false
 	if len(c.events) > 0 {
@@ -71,7 +70,7 @@ func (c *core) nextEvent() (time.Duration, bool) {
 	return best, any
 }
 
-// advanceTo lets everything happen that is due by a time.
+// advanceTo runs all events up to a time.
 func (c *core) advanceTo(until time.Duration) {
 	for {
 		at, ok := c.nextEvent()
@@ -92,8 +91,8 @@ func (c *core) advanceTo(until time.Duration) {
 	c.clock = max(c.clock, until)
 }
 
-// pickReplica chooses a replica as the router does: at random by weight if there are weights, else
-// the least loaded. It is nil when all are down.
+// pickReplica chooses a replica as the router does: at random by weight if there are weights, else the least loaded. It
+// returns nil if all are down.
 func (c *core) pickReplica(rng *rand.Rand) *replica {
 	total := 0.0
 	for _, r := range c.replicas {
@@ -151,7 +150,7 @@ func (c *core) beginPhase(phase int, seed uint64) error {
 		return fmt.Errorf("phase %q: %w", p.Name, err)
 	}
 	if phase+1 < len(c.scenario.Phases) {
-		// New validates a phase by running it, with its traffic.
+		// The error is dropped: tests run every phase of the catalogue's scenarios.
 		c.scheduleEvent(c.phaseEnd, func(time.Duration) { _ = c.beginPhase(phase+1, seed) })
 	}
 	return nil

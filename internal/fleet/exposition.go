@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// page is a metrics page in the order of its families, as Python's client library writes it. Every counter,
-// histogram and summary whose series have a time of creation is followed by a gauge of these times.
+// A page is a metrics page in the order of its families, as Python's client library writes it. Every counter, histogram
+// and summary whose series have a time of creation is followed by a gauge of these times.
 type page struct{ families []*dto.MetricFamily }
 
 // addFamily adds a family, which may have no series yet.
@@ -102,5 +102,5 @@ func readHistogram(h prometheus.Histogram) *dto.Histogram {
 	return m.Histogram
 }
 
-// newLabel is a name and its value.
+// newLabel returns a label with a value.
 func newLabel(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &name, Value: &value} }

@@ -14,7 +14,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-var compared = flag.Duration("anomalies", 0, "let the plain detector watch so much of each kind of traffic, beside the judgement")
+var compared = flag.Duration("anomalies", 0,
+	"let the plain detector watch so much of each kind of traffic, beside the judgement")
 
 // TestAnomalies counts the false alarms of package anomaly's detector and those of the
 // judgement, as findings and as incidents, over the same healthy traffic.
@@ -49,7 +50,8 @@ func TestAnomalies(t *testing.T) {
 	}
 	r, err := Play(t.Context(), o)
 	must.Succeed(t, err)
-	t.Logf("%.3f replica-weeks; detector: %d alerts, %d alarms (%.0f a replica-week)", r.weeks(), alerts, all, float64(all)/r.weeks())
+	t.Logf("%.3f replica-weeks; detector: %d alerts, %d alarms (%.0f a replica-week)", r.weeks(), alerts, all,
+		float64(all)/r.weeks())
 	for _, m := range slices.Sorted(maps.Keys(alarms)) {
 		t.Logf("  %s: %d", m, alarms[m])
 	}

@@ -27,7 +27,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// Options says what to play.
+// Options select what to play.
 type Options struct {
 	Name        string
 	Deployments []Deployment
@@ -39,18 +39,17 @@ type Options struct {
 	Every       time.Duration // between two evaluations; 0 is the scrape interval
 
 	Pathologies []*catalog.Pathology
-	// Seen, which may be nil, is handed every evaluation, with what an alarm of a model would
-	// be worth then.
+	// Seen, which may be nil, is called with every evaluation, and the class that an alarm of a model would have then.
 	Seen func(e *monitor.Evaluation, class func(model, pathology string) Class)
-	// Tell, which may be nil, hears of each false alarm and each fault that was missed.
+	// Tell, which may be nil, is called with each false alarm and each missed fault.
 	Tell func(format string, args ...any)
-	// Hourly, which may be nil, is told of what was played so far after each hour.
+	// Hourly, which may be nil, is called after each hour with the result so far.
 	Hourly func(*Result)
 	// Dir gets a recording of each false alarm, "" for none.
 	Dir string
 }
 
-// A Result is what came of a play.
+// A Result is the outcome of a play.
 type Result struct {
 	Name   string
 	Played time.Duration
@@ -67,7 +66,7 @@ type Result struct {
 	Faults []*Fault
 }
 
-// An Alarm is an alert that somebody was sent.
+// An Alarm is an alert that was sent.
 type Alarm struct {
 	At               time.Time
 	Model, Pathology string
@@ -79,10 +78,10 @@ type Alarm struct {
 	ends time.Time
 }
 
-// Wakes reports whether it gets somebody to look.
+// Wakes reports whether the alarm makes somebody look.
 func (a *Alarm) Wakes() bool { return a.Severity != catalog.Info.String() }
 
-// A Fault was injected, and found by an alarm or not.
+// A Fault is an injected fault, which an alarm found or not.
 type Fault struct {
 	Name, Model string
 	From, To    time.Duration
@@ -93,13 +92,13 @@ type Fault struct {
 	over        bool
 }
 
-// Missed reports whether nobody heard of it in time.
+// Missed reports whether no alarm came in time.
 func (f *Fault) Missed() bool { return f.missed }
 
-// settled is for how long after a fault an alarm is still of it.
+// settled is how long after its end a fault explains an alarm.
 const settled = 10 * time.Minute
 
-// play is one that is under way.
+// A play is the state of Play.
 type play struct {
 	o      Options
 	result *Result
@@ -114,7 +113,7 @@ type play struct {
 	pending []*Alarm       // whose recordings wait for what comes after them
 }
 
-// A stage is a deployment, and what its clients got.
+// A stage is a deployment with the experience of its clients.
 type stage struct {
 	*fleet.Stage
 	*Deployment
@@ -164,7 +163,7 @@ func (s *stores) close() {
 	}
 }
 
-// turn opens and replaces stores as time goes on.
+// turn opens and replaces stores.
 func (s *stores) turn(now time.Time) (err error) {
 	cfg := embedded.Config{Timeout: time.Hour}
 	switch age := now.Sub(s.opened); {
@@ -200,8 +199,7 @@ func (s *stores) add(p fleet.Scrape) error {
 	return nil
 }
 
-// Play plays and judges. With an error, such as that of ctx, comes the result of
-// what was played before it.
+// Play plays and judges. With an error, such as ctx's, it returns the result so far.
 func Play(ctx context.Context, o Options) (*Result, error) {
 	x := &play{o: o, result: &Result{Name: o.Name, Done: map[fleet.Deed]int{}}, active: map[string]*Alarm{}}
 	defer x.store.close()
@@ -242,14 +240,16 @@ func Play(ctx context.Context, o Options) (*Result, error) {
 
 func (x *play) every() time.Duration { return cmp.Or(x.o.Every, x.o.Scrapes.Interval) }
 
-// watch puts the monitor together, as package serve does.
+// watch builds the monitor, as package serve does.
 func (x *play) watch() {
 	log := slog.New(slog.DiscardHandler)
 	x.tracker = incident.NewTracker(x.o.Pathologies, nil, nil)
 	records := map[string]*incident.Record{}
-	alerter := &monitor.Alerter{Send: x.sent, Incident: func(id string) *view.Summary { return &records[id].Copy().Summary }}
+	alerter := &monitor.Alerter{Send: x.sent,
+		Incident: func(id string) *view.Summary { return &records[id].Copy().Summary }}
 	x.monitor = monitor.New(monitor.Options{
-		Source: source.OfCollector("the simulated cluster", &x.store), Diagnose: diagnose.Options{Pathologies: x.o.Pathologies}, Every: time.Hour, Log: log,
+		Source:   source.OfCollector("the simulated cluster", &x.store),
+		Diagnose: diagnose.Options{Pathologies: x.o.Pathologies}, Every: time.Hour, Log: log,
 		Listeners: []func(context.Context, *monitor.Evaluation){
 			func(_ context.Context, e *monitor.Evaluation) {
 				if x.result.Evaluations++; e.Err != nil {
@@ -285,7 +285,7 @@ func (s *stage) truth(replica int) *truth {
 	return s.truths[replica]
 }
 
-// run lets time pass.
+// run advances the play.
 func (x *play) run(ctx context.Context) error {
 	step := x.o.Scrapes.Interval
 	for x.at = step; x.at <= x.o.For; x.at += step {
@@ -314,7 +314,8 @@ func (x *play) run(ctx context.Context) error {
 				if !f.over && x.at > f.To {
 					if f.over = true; f.After == 0 || f.After > f.Due-f.From {
 						f.missed = true
-						x.tell("missed: %s, %s at %s, not found within %s: %s %q", f.Name, f.Model, x.clock(f.From), f.Due-f.From, f.After, f.Found)
+						x.tell("missed: %s, %s at %s, not found within %s: %s %q", f.Name, f.Model, x.clock(f.From),
+							f.Due-f.From, f.After, f.Found)
 					}
 				}
 			}
@@ -331,7 +332,7 @@ func (x *play) clock(at time.Duration) string {
 	return monday.Add(x.o.From + at).Format("Mon 15:04:05")
 }
 
-// count sums up what clients got, and what was done.
+// count sums up the clients' experience and the events.
 func (x *play) count() {
 	r := x.result
 	r.Requests, r.Bad, r.Done = 0, 0, map[fleet.Deed]int{}
@@ -369,7 +370,7 @@ func (s *stage) look(at, step time.Duration, r *Result) {
 	}
 }
 
-// covers reports whether an alarm of a moment is of the fault.
+// covers reports whether the fault explains an alarm at a time.
 func (f *Fault) covers(at time.Duration) bool { return at >= f.From && at < f.To+settled }
 
 func (x *play) page(p fleet.Scrape) error {
@@ -383,7 +384,7 @@ func (x *play) page(p fleet.Scrape) error {
 	return x.store.add(p)
 }
 
-// sent takes what the alerter sends: again and again while it goes on.
+// sent receives the alerter's messages, which repeat while an alert lasts.
 func (x *play) sent(alerts ...collect.Alert) {
 	now := monday.Add(x.o.From + x.at)
 	for _, al := range alerts {
@@ -409,13 +410,14 @@ func (x *play) sent(alerts ...collect.Alert) {
 	}
 }
 
-// raised says what an alarm is worth.
+// raised classifies an alarm.
 func (x *play) raised(a *Alarm) {
 	a.Class = x.class(a.Model, a.Pathology)
 	if !a.Wakes() {
 		return
 	}
-	x.tell("%s: %s (%s) of %s at %s: %s", a.Class, a.Pathology, a.Severity, cmp.Or(a.Model, "no model"), x.clock(x.at), a.Text)
+	x.tell("%s: %s (%s) of %s at %s: %s", a.Class, a.Pathology, a.Severity, cmp.Or(a.Model, "no model"), x.clock(x.at),
+		a.Text)
 	if f := x.fault(a.Model); f != nil {
 		if f.Found = append(f.Found, a.Pathology); f.After == 0 {
 			f.After = x.at - f.From
@@ -425,12 +427,13 @@ func (x *play) raised(a *Alarm) {
 		return
 	}
 	if x.o.Dir != "" {
-		a.Recording = filepath.Join(x.o.Dir, fmt.Sprintf("%s-%s-%s-%d.tar.zst", a.Pathology, a.Model, a.At.Format("0102T150405"), x.o.Seed))
+		a.Recording = filepath.Join(x.o.Dir, fmt.Sprintf("%s-%s-%s-%d.tar.zst", a.Pathology, a.Model,
+			a.At.Format("0102T150405"), x.o.Seed))
 		x.pending = append(x.pending, a)
 	}
 }
 
-// fault returns the fault that an alarm of a model is of now; that of no model is of any.
+// fault returns the fault that explains an alarm of a model now. An alarm without a model is explained by any fault.
 func (x *play) fault(model string) *Fault {
 	for _, s := range x.stages {
 		for _, f := range s.faults {
@@ -442,8 +445,8 @@ func (x *play) fault(model string) *Fault {
 	return nil
 }
 
-// class says what an alarm of a model is worth, where it is of no fault; what is said of none
-// is excused by any.
+// class returns the class of an alarm of a model that no fault explains. An alarm without a model is excused by any
+// model.
 func (x *play) class(model, id string) (class Class) {
 	if x.fault(model) != nil {
 		return Injected
@@ -458,7 +461,7 @@ func (x *play) class(model, id string) (class Class) {
 	return class
 }
 
-// record writes the recordings of alarms that were some time ago.
+// record writes the recordings of alarms after some time.
 func (x *play) record(upTo time.Time) error {
 	for len(x.pending) > 0 && !x.pending[0].At.After(upTo) {
 		if err := x.write(x.pending[0]); err != nil {
@@ -469,8 +472,8 @@ func (x *play) record(upTo time.Time) error {
 	return nil
 }
 
-// write records what was at hand at an alarm, and what has come since, of the same model. A
-// page that was under way then is left out: it was not known.
+// write records the pages of the alarm's model, before the alarm and after it. It leaves out a page that was not
+// complete at the alarm.
 func (x *play) write(a *Alarm) error {
 	w, err := recording.Create(a.Recording)
 	if err != nil {

@@ -6,21 +6,20 @@ import (
 	"github.com/sixty-dev/sixty/internal/fleet"
 )
 
-// What makes a server sick for its clients, and for how long an alarm about it
-// is not false. The judgement looks back too, and a page that is taken back
-// within minutes of the recovery is one that was right.
+// Bounds of what clients notice, and how long after it an alarm is not false. A diagnosis reads the past, too: a page
+// that is resolved within minutes of the recovery was right.
 const (
 	over      = time.Minute // requests of this time are counted
 	badShare  = 0.05        // more of them than this must be badly served,
 	badAtAll  = 3           // and at least so many
 	afterSick = 5 * time.Minute
-	// A machine that is slower by so much is a slow machine, whether its clients mind or
-	// not, and what was measured meanwhile is in the window for afterSlow.
+	// A machine that is slower by this factor is slow, whether its clients notice or not. Its measurements stay in the
+	// window for afterSlow.
 	slower    = 1.3
 	afterSlow = 2 * time.Minute
 )
 
-// truth is what the clients of one replica got.
+// A truth is the experience of the clients of one replica.
 type truth struct {
 	limits  Limits
 	waiting map[time.Duration]bool // requests without a first token, by when they were asked
@@ -47,7 +46,7 @@ func newTruth(l Limits) *truth {
 	return &truth{limits: l, waiting: map[time.Duration]bool{}, lastSick: -1 << 62, slowAt: -1 << 62}
 }
 
-// hear takes what a client saw.
+// hear adds an event that a client saw.
 func (t *truth) hear(e fleet.Experience) {
 	note := func(a *ages, bad bool) {
 		*a = append(*a, age{e.At, bad})
@@ -76,7 +75,7 @@ func (t *truth) hear(e fleet.Experience) {
 	}
 }
 
-// look decides what holds at a moment, which must not be before the last one.
+// look updates the truth for a time, which must not be before the last one.
 func (t *truth) look(at time.Duration) {
 	n, bad := t.first.count(at)
 	for asked := range t.waiting {
@@ -94,7 +93,7 @@ func (t *truth) look(at time.Duration) {
 
 func many(bad, n int) bool { return bad >= badAtAll && float64(bad) > badShare*float64(n) }
 
-// count forgets what is old.
+// count drops old outcomes.
 func (a *ages) count(at time.Duration) (n, bad int) {
 	old := 0
 	for old < len(*a) && (*a)[old].at <= at-over {
@@ -115,7 +114,7 @@ func (t *truth) slow(at time.Duration, factor float64) {
 	}
 }
 
-// A Class says what an alarm is worth.
+// A Class says whether an alarm is right.
 type Class uint8
 
 const (
@@ -129,12 +128,13 @@ func (c Class) String() string {
 	return [...]string{"false", "badly served", "slow machine", "of a fault"}[c]
 }
 
-// class says what it means that a pathology is reported at a moment.
+// class returns the class of an alarm about a pathology at a time.
 func (t *truth) class(id string, at time.Duration) Class {
 	switch {
 	case at-t.lastSick < afterSick:
 		return Degraded
-	case (id == "slow-decode" || id == "slow-prefill" || id == "severe-degradation") && (t.slowed || at-t.slowAt < afterSlow):
+	case (id == "slow-decode" || id == "slow-prefill" || id == "severe-degradation") &&
+		(t.slowed || at-t.slowAt < afterSlow):
 		return Slowed
 	}
 	return False

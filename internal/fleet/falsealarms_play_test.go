@@ -18,7 +18,8 @@ func TestTrafficHasItsShape(t *testing.T) {
 		peak := s.Peak * float64(s.Replicas)
 		noon, night := a.Rate(14*time.Hour+30*time.Minute), a.Rate(3*time.Hour)
 		if noon < 0.3*peak || noon > peak*s.Surge || night > noon {
-			t.Errorf("%s: %.2f a second in the afternoon and %.2f at night, at a peak of %.2f", s.Name, noon, night, peak)
+			t.Errorf("%s: %.2f a second in the afternoon and %.2f at night, at a peak of %.2f", s.Name, noon, night,
+				peak)
 		}
 		mean := a.Expected(week) / week.Seconds()
 		if mean < 0.1*peak || mean > 0.7*peak {

@@ -10,7 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// A Shape is a kind of traffic and the deployment that carries it.
+// A Shape is a kind of traffic and the deployment that serves it.
 type Shape struct {
 	Name     string
 	Source   string // of its figures
@@ -21,19 +21,19 @@ type Shape struct {
 	// Peak is the requests a second at one replica at the busiest time of a day:
 	// four fifths of what it can serve while clients are content.
 	Peak float64
-	// Hours is the mean rate in each hour of a day (UTC), relative to Peak, and
-	// Weekend what a Saturday or a Sunday has of that.
+	// Hours is the mean rate in each hour of a day (UTC), relative to Peak. Weekend is the factor for Saturdays and
+	// Sundays.
 	Hours   [24]float64
 	Weekend float64
 
 	CV     float64       // of the times between arrivals
 	Spread float64       // standard deviation of the logarithm of the rate, which wanders
 	Wander time.Duration // two moments so far apart are correlated by 1/e
-	// Bursts an hour of 20 seconds in which Surge times as many requests come.
+	// Bursts is the number of bursts an hour. In each, Surge times as many requests come for 20 seconds.
 	Bursts, Surge float64
 	Bad           float64 // share of requests that are refused
 
-	// Limits are what clients are content with.
+	// Limits are the latencies that clients accept.
 	Limits Limits
 }
 
@@ -43,7 +43,7 @@ type Limits struct {
 	TPOT time.Duration // mean time between two tokens of an answer
 }
 
-// step is the time over which a rate stays the same.
+// step is the time for which a rate is constant.
 const step = 20 * time.Second
 
 // Arrivals is the traffic of all replicas from a time on.
@@ -79,18 +79,18 @@ func (s *Shape) usual(t time.Time) float64 {
 	return rate
 }
 
-// Days, relative to their peak. The first is that of people in one time zone who
-// talk to a service from morning to night; the second that of offices, with
-// nights in which hardly anybody asks; the third that of a service that is used
-// all over the world.
+// Rates by hour of a day, relative to their peak: of people in one time zone, from morning to night; of offices, with
+// hardly any requests at night; of a service that is used all over the world.
 var (
-	conversations = [24]float64{.30, .22, .16, .13, .12, .14, .20, .30, .45, .58, .66, .70, .68, .70, .74, .76, .74, .70, .68, .70, .72, .66, .54, .42}
-	offices       = [24]float64{.01, 0, 0, 0, 0, .005, .02, .12, .40, .66, .74, .70, .52, .66, .76, .74, .66, .46, .22, .12, .08, .06, .04, .02}
-	world         = [24]float64{.42, .40, .38, .38, .40, .42, .46, .52, .58, .62, .64, .66, .68, .72, .76, .76, .74, .70, .66, .62, .58, .54, .50, .46}
+	conversations = [24]float64{.30, .22, .16, .13, .12, .14, .20, .30, .45, .58, .66, .70, .68, .70, .74, .76, .74,
+		.70, .68, .70, .72, .66, .54, .42}
+	offices = [24]float64{.01, 0, 0, 0, 0, .005, .02, .12, .40, .66, .74, .70, .52, .66, .76, .74, .66, .46, .22,
+		.12, .08, .06, .04, .02}
+	world = [24]float64{.42, .40, .38, .38, .40, .42, .46, .52, .58, .62, .64, .66, .68, .72, .76, .76, .74,
+		.70, .66, .62, .58, .54, .50, .46}
 )
 
-// lengths describes a distribution of token counts, as package workload reads
-// it. A mistake makes one that is not valid, which the first use refuses.
+// lengths parses a distribution of token counts. A mistake gives an invalid one, which its first use refuses.
 func lengths(text string) workload.Lengths {
 	l, _ := workload.ParseLengths(text)
 	return l
@@ -98,8 +98,10 @@ func lengths(text string) workload.Lengths {
 
 // fast is of the order of an 8B model on an H100, large of a 70B model on four.
 var (
-	fast  = sim.StepCost{Base: 7e-3, Mixed: 1e-3, PerSeq: 15e-6, PerToken: 25e-6, PerKV: 40e-9, PerPair: 4e-10, Knee: 384}
-	large = sim.StepCost{Base: 28e-3, Mixed: 2e-3, PerSeq: 30e-6, PerToken: 110e-6, PerKV: 60e-9, PerPair: 2e-9, Knee: 256}
+	fast = sim.StepCost{Base: 7e-3, Mixed: 1e-3, PerSeq: 15e-6, PerToken: 25e-6, PerKV: 40e-9, PerPair: 4e-10,
+		Knee: 384}
+	large = sim.StepCost{Base: 28e-3, Mixed: 2e-3, PerSeq: 30e-6, PerToken: 110e-6, PerKV: 60e-9, PerPair: 2e-9,
+		Knee: 256}
 )
 
 // Shapes lists the traffic that is measured. They are the caller's to change.

@@ -43,8 +43,10 @@ func Table(results []*Result) string {
 			x = sums[name]
 		}
 		known, missed := x.faults()
-		fmt.Fprintf(&b, "| %s | %.1f | %.2f | %d | %.2f %% | %.2f %% | %d | %s | %d | %d |\n", name, x.Played.Hours(), x.weeks(), x.Evaluations,
-			percent(x.Bad, x.Requests), percent(int(x.Hurt/time.Second), int(x.Healthy/time.Second)), x.wrong(), rate(x.wrong(), x.weeks()), known, missed)
+		fmt.Fprintf(&b, "| %s | %.1f | %.2f | %d | %.2f %% | %.2f %% | %d | %s | %d | %d |\n", name, x.Played.Hours(),
+			x.weeks(), x.Evaluations,
+			percent(x.Bad, x.Requests), percent(int(x.Hurt/time.Second), int(x.Healthy/time.Second)), x.wrong(),
+			rate(x.wrong(), x.weeks()), known, missed)
 	}
 	b.WriteString("\nWhat was done meanwhile: ")
 	for i, do := range slices.Sorted(maps.Keys(total.Done)) {
@@ -64,10 +66,12 @@ func Table(results []*Result) string {
 		counts[k][a.Class]++
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(counts), func(a, c kind) int {
-		return cmp.Or(counts[c][False]-counts[a][False], strings.Compare(a.pathology+a.severity, c.pathology+c.severity))
+		return cmp.Or(counts[c][False]-counts[a][False],
+			strings.Compare(a.pathology+a.severity, c.pathology+c.severity))
 	}) {
 		n := counts[k]
-		fmt.Fprintf(&b, "| %s | %s | %d | %s | %d | %d | %d |\n", k.pathology, k.severity, n[False], rate(n[False], total.weeks()), n[Degraded], n[Slowed], n[Injected])
+		fmt.Fprintf(&b, "| %s | %s | %d | %s | %d | %d | %d |\n", k.pathology, k.severity, n[False],
+			rate(n[False], total.weeks()), n[Degraded], n[Slowed], n[Injected])
 	}
 	b.WriteString("\n| fault | injected | found in time | after, median | later, or never | called |\n|---|---|---|---|---|---|\n")
 	faults := map[string][]*Fault{}
@@ -94,15 +98,16 @@ func Table(results []*Result) string {
 		if len(after) > 0 {
 			median = after[len(after)/2].Round(time.Second).String()
 		}
-		fmt.Fprintf(&b, "| %s | %d | %d | %s | %d | %s |\n", name, len(list), len(after), median, missed, strings.Join(slices.Sorted(maps.Keys(names)), ", "))
+		fmt.Fprintf(&b, "| %s | %d | %d | %s | %d | %s |\n", name, len(list), len(after), median, missed,
+			strings.Join(slices.Sorted(maps.Keys(names)), ", "))
 	}
 	return b.String()
 }
 
-// weeks is how many replica-weeks without a fault a result stands for.
+// weeks returns the replica-weeks without a fault in a result.
 func (r *Result) weeks() float64 { return r.Healthy.Hours() / week.Hours() }
 
-// wrong is how many false alarms wake somebody.
+// wrong returns how many false alarms wake somebody.
 func (r *Result) wrong() (n int) {
 	for _, a := range r.Alarms {
 		if a.Class == False && a.Wakes() {
@@ -112,7 +117,7 @@ func (r *Result) wrong() (n int) {
 	return n
 }
 
-// faults are how many were to be found by now, and how many were not.
+// faults returns how many faults should have been found by now, and how many were missed.
 func (r *Result) faults() (known, missed int) {
 	for _, f := range r.Faults {
 		if f.over {
@@ -127,7 +132,7 @@ func (r *Result) faults() (known, missed int) {
 
 func percent(part, whole int) float64 { return 100 * float64(part) / float64(max(whole, 1)) }
 
-// rate is a number of episodes by replica-week, with its interval.
+// rate returns the episodes per replica-week, with the interval.
 func rate(n int, weeks float64) string {
 	lo, hi := garwood(n)
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", float64(n)/weeks, lo/weeks, hi/weeks)

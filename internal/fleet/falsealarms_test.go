@@ -1,11 +1,11 @@
 // This file and its neighbours falsealarms_*_test.go measure how often the monitor calls a healthy
 // server sick, and how often it misses one that is.
 //
-// Play lets a cluster of simulated servers live for days of production-like traffic in simulated
-// time (stage_test.go), with upgrades, nodes that are drained, nightly batches and faults, scrapes it
-// as Prometheus servers would, and hands it to the real monitor and its alerter. What these send is
-// compared with what was done and with what clients got: nothing in the truth comes from a metric or
-// from the code that judges. Each false alarm can be written as a recording.
+// Play runs a cluster of simulated servers for days of production-like traffic in simulated time (stage_test.go), with
+// upgrades, drained nodes, nightly batches and faults. It scrapes the cluster as Prometheus servers would, and the real
+// monitor and its alerter judge it. Their alerts are compared with the injected faults and with the clients'
+// experience: no part of this truth comes from a metric or from a diagnosis. Each false alarm can be written as a
+// recording.
 //
 // The long one is `make false-alarms`.
 
@@ -44,11 +44,11 @@ var monday = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 
 const week = 7 * 24 * time.Hour
 
-// turns are how often a cluster is scraped and evaluated, and for how long it is played then:
-// each costs about as much.
-var turns = []struct{ interval, length time.Duration }{{time.Minute, 72 * time.Hour}, {30 * time.Second, 24 * time.Hour}, {15 * time.Second, 6 * time.Hour}}
+// turns are intervals of scrapes and evaluations, with the length of a play at each. All plays cost about the same.
+var turns = []struct{ interval, length time.Duration }{{time.Minute, 72 * time.Hour},
+	{30 * time.Second, 24 * time.Hour}, {15 * time.Second, 6 * time.Hour}}
 
-// options are those of a play of the cluster.
+// options returns the options of a play of the cluster.
 func options(seed uint64, from, length, interval time.Duration) Options {
 	o := Options{
 		Name: interval.String(), Deployments: Cluster(), From: from, For: length, Seed: seed,
@@ -90,7 +90,8 @@ func TestRate(t *testing.T) {
 		o.Tell = t.Logf
 		o.Hourly = func(r *Result) {
 			if *progress != "" {
-				text := fmt.Sprintf("%s, seed %d, from %s on\n\n%s", time.Now().UTC().Format(time.RFC3339), *seed, *from, Table(append(slices.Clone(results), r)))
+				text := fmt.Sprintf("%s, seed %d, from %s on\n\n%s", time.Now().UTC().Format(time.RFC3339), *seed,
+					*from, Table(append(slices.Clone(results), r)))
 				if err := os.WriteFile(*progress, []byte(text), 0o644); err != nil {
 					t.Error(err)
 				}
@@ -103,7 +104,8 @@ func TestRate(t *testing.T) {
 		}
 		results = append(results, r)
 		played += r.weeks()
-		t.Logf("seed %d, %s, from %s on: %s of the cluster, %.2f replica-weeks, in %s", o.Seed, o.Name, o.From, r.Played, r.weeks(), time.Since(began).Round(time.Second))
+		t.Logf("seed %d, %s, from %s on: %s of the cluster, %.2f replica-weeks, in %s", o.Seed, o.Name, o.From,
+			r.Played, r.weeks(), time.Since(began).Round(time.Second))
 	}
 	table := Table(results)
 	t.Log("\n" + table)
@@ -112,13 +114,14 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestAMorning is the short form: pods that come with the traffic, are upgraded, and of which
-// one dies, and two servers that a pair of Prometheus servers scrapes are started again.
+// TestAMorning is the short form. Pods scale with the traffic and are upgraded, and one dies. Two servers, which a pair
+// of Prometheus servers scrapes, are restarted.
 func TestAMorning(t *testing.T) {
 	o := options(1, 7*time.Hour+55*time.Minute, 130*time.Minute, 30*time.Second)
 	chat, long := o.Deployments[0], o.Deployments[2]
 	chat.Events = []Event{
-		upgrade(0, 8, 55, chat.Shape.flags(192)), fault("one replica dies", 0, 9, 25, 1, 8*time.Minute, fleet.Faults{Down: true}),
+		upgrade(0, 8, 55, chat.Shape.flags(192)), fault("one replica dies", 0, 9, 25, 1, 8*time.Minute,
+			fleet.Faults{Down: true}),
 	}
 	long.Events = []Event{upgrade(0, 8, 55, long.Shape.flags(0)), deed(0, 9, 20, fleet.PagesLate, 1, 20*time.Minute)}
 	o.Deployments = []Deployment{chat, long}
@@ -142,7 +145,7 @@ func TestAMorning(t *testing.T) {
 	}
 }
 
-// writeResults replaces what stands between the marks of the page.
+// writeResults replaces the text between the marks of the page.
 func writeResults(t *testing.T, table string) {
 	t.Helper()
 	const (

@@ -7,8 +7,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/fleet"
 )
 
-// client tells a truth of a request to which the first token came after ttft and
-// the others after gap each; a negative ttft is a request that still waits.
+// client adds a request to a truth. Its first token came after ttft and the others after gap each; with a negative ttft
+// it still waits.
 func client(t *truth, asked, ttft, gap time.Duration, tokens int) {
 	t.hear(fleet.Experience{What: fleet.Asked, Asked: asked, At: asked})
 	if ttft < 0 {
@@ -16,7 +16,8 @@ func client(t *truth, asked, ttft, gap time.Duration, tokens int) {
 	}
 	first := asked + ttft
 	t.hear(fleet.Experience{What: fleet.FirstToken, Asked: asked, At: first, First: first, Tokens: 1})
-	t.hear(fleet.Experience{What: fleet.Answered, Asked: asked, At: first + time.Duration(tokens-1)*gap, First: first, Tokens: tokens})
+	t.hear(fleet.Experience{What: fleet.Answered, Asked: asked, At: first + time.Duration(tokens-1)*gap, First: first,
+		Tokens: tokens})
 }
 
 func TestTruthIsWhatClientsGot(t *testing.T) {
@@ -85,7 +86,8 @@ func TestTruthForgets(t *testing.T) {
 	if truth.sick {
 		t.Error("still sick a minute later")
 	}
-	if truth.class("saturation", 80*time.Second) != Degraded || truth.class("saturation", 15*time.Second+afterSick) != False {
+	if truth.class("saturation", 80*time.Second) != Degraded ||
+		truth.class("saturation", 15*time.Second+afterSick) != False {
 		t.Error("an alarm is excused for another time than afterSick")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// A Deployment is one model, and its life.
+// A Deployment is one model with the events of its week.
 type Deployment struct {
 	Number int // tells its seeds and addresses from others'
 	Name   string
@@ -25,8 +25,8 @@ type Deployment struct {
 	Events []Event
 }
 
-// An Event is what is done to a deployment. Faults are the events with a Name: those that
-// somebody must hear of, within Found or two evaluations.
+// An Event changes a deployment. Events with a Name are faults, of which an alarm must come within Found or two
+// evaluations.
 type Event struct {
 	Day, Hour, Minute int // Monday is 0
 	fleet.Event
@@ -34,12 +34,12 @@ type Event struct {
 	Found time.Duration
 }
 
-// at is when it happens, after Monday's midnight.
+// at is its time after Monday's midnight.
 func (e *Event) at() time.Duration {
 	return time.Duration(e.Day*24+e.Hour)*time.Hour + time.Duration(e.Minute)*time.Minute
 }
 
-// What is done, in short.
+// The kinds of events.
 func upgrade(day, hour, minute int, s fleet.Settings) Event {
 	return Event{Day: day, Hour: hour, Minute: minute, Event: fleet.Event{Do: fleet.Upgrade, Settings: s}}
 }
@@ -49,7 +49,8 @@ func deed(day, hour, minute int, do fleet.Deed, n int, length time.Duration) Eve
 }
 
 func fault(name string, day, hour, minute, n int, length time.Duration, f fleet.Faults) Event {
-	return Event{Day: day, Hour: hour, Minute: minute, Event: fleet.Event{Do: fleet.Break, N: n, For: length, Faults: f}, Name: name, Found: 30 * time.Second}
+	return Event{Day: day, Hour: hour, Minute: minute,
+		Event: fleet.Event{Do: fleet.Break, N: n, For: length, Faults: f}, Name: name, Found: 30 * time.Second}
 }
 
 // stuck is an upgrade that hangs. How long a start takes is not known at first: it is
@@ -60,18 +61,19 @@ func stuck(day, hour, minute int) Event {
 	return e
 }
 
-// flags are a shape's settings with another number of seats.
+// flags returns a shape's settings with another number of seats.
 func (s *Shape) flags(seats int) fleet.Settings {
 	out := s.Settings
 	out.MaxNumSeqs = seats
 	return out
 }
 
-// nightly is a batch at two each night: clients that ask again as soon as they are answered.
+// nightly returns a batch at two each night: clients in a closed loop.
 func nightly(clients int, prompt, output string) (out []Event) {
 	for day := range 7 {
 		e := deed(day, 2, 0, fleet.AskMore, 0, 40*time.Minute)
-		e.Traffic = fleet.Traffic{Clients: clients, Spec: workload.Spec{Prompt: lengths(prompt), Output: lengths(output), PrefixShare: 0.2, PrefixGroups: 2}}
+		e.Traffic = fleet.Traffic{Clients: clients,
+			Spec: workload.Spec{Prompt: lengths(prompt), Output: lengths(output), PrefixShare: 0.2, PrefixGroups: 2}}
 		out = append(out, e)
 	}
 	return out
@@ -92,7 +94,8 @@ func find(name string, replicas int, longer, busy float64) Shape {
 // Cluster is what one monitor watches: five deployments, two of which are no pods. Days
 // repeat each week.
 func Cluster() []Deployment {
-	chat, code, long, bursty, office := find("azure-conversation", 4, 3, 0.75), find("azure-code", 5, 3, 0.4), find("mooncake", 2, 3, 0.7), find("bursty-chat", 4, 2, 0.6), find("office-assistant", 2, 3, 0.7)
+	chat, code, long, bursty, office := find("azure-conversation", 4, 3, 0.75), find("azure-code", 5, 3, 0.4),
+		find("mooncake", 2, 3, 0.7), find("bursty-chat", 4, 2, 0.6), find("office-assistant", 2, 3, 0.7)
 	code.Spec.CancelShare = 0.6 // by design: what is typed meanwhile makes a completion useless
 	code.Hours = conversations
 	batch := "lognormal:900,0.4:100-3000"
@@ -100,8 +103,10 @@ func Cluster() []Deployment {
 		{
 			Number: 0, Name: "chat", Shape: chat, Pods: true, Spread: true,
 			Events: slices.Concat([]Event{
-				upgrade(0, 10, 0, chat.flags(192)), upgrade(2, 22, 10, chat.flags(0)), upgrade(3, 15, 40, chat.flags(320)),
-				deed(1, 16, 0, fleet.DrainNode, 1, 0), deed(4, 10, 30, fleet.DrainNode, 2, 0), deed(5, 12, 0, fleet.PagesLate, 1, time.Hour),
+				upgrade(0, 10, 0, chat.flags(192)), upgrade(2, 22, 10, chat.flags(0)),
+				upgrade(3, 15, 40, chat.flags(320)),
+				deed(1, 16, 0, fleet.DrainNode, 1, 0), deed(4, 10, 30, fleet.DrainNode, 2, 0),
+				deed(5, 12, 0, fleet.PagesLate, 1, time.Hour),
 				stuck(1, 11, 0), fault("one replica dies", 0, 16, 0, 1, 10*time.Minute, fleet.Faults{Down: true}),
 				fault("one engine hangs", 2, 14, 0, 1, 6*time.Minute, fleet.Faults{Hang: true}),
 				fault("two replicas die at once", 3, 13, 0, 2, 8*time.Minute, fleet.Faults{Down: true}),
@@ -111,7 +116,8 @@ func Cluster() []Deployment {
 		{
 			Number: 1, Name: "code", Shape: code, Pods: true, Spread: true,
 			Events: []Event{
-				upgrade(0, 14, 0, code.flags(0)), upgrade(2, 11, 0, code.flags(64)), deed(0, 12, 0, fleet.PagesLate, 2, 50*time.Minute),
+				upgrade(0, 14, 0, code.flags(0)), upgrade(2, 11, 0, code.flags(64)),
+				deed(0, 12, 0, fleet.PagesLate, 2, 50*time.Minute),
 				deed(3, 9, 45, fleet.DrainNode, 1, 0), upgrade(4, 16, 20, code.flags(0)), stuck(3, 18, 0),
 				fault("one replica dies", 1, 15, 0, 1, 15*time.Minute, fleet.Faults{Down: true}),
 				fault("one engine hangs", 4, 13, 0, 1, 5*time.Minute, fleet.Faults{Hang: true}),
@@ -120,7 +126,8 @@ func Cluster() []Deployment {
 		{
 			Number: 2, Name: "long-prompts", Shape: long, Views: []string{"a", "b"},
 			Events: []Event{
-				upgrade(1, 9, 30, long.flags(0)), upgrade(4, 21, 0, long.flags(128)), deed(2, 13, 0, fleet.PagesLate, 1, 40*time.Minute),
+				upgrade(1, 9, 30, long.flags(0)), upgrade(4, 21, 0, long.flags(128)),
+				deed(2, 13, 0, fleet.PagesLate, 1, 40*time.Minute),
 				fault("one replica dies", 2, 10, 0, 1, 10*time.Minute, fleet.Faults{Down: true}),
 				fault("prompts cost eight times as much", 3, 11, 0, 0, 8*time.Minute, fleet.Faults{SlowPrefill: 8}),
 			},
@@ -128,8 +135,10 @@ func Cluster() []Deployment {
 		{
 			Number: 3, Name: "bursty", Shape: bursty, Pods: true,
 			Events: slices.Concat([]Event{
-				upgrade(0, 18, 0, bursty.flags(200)), deed(1, 13, 0, fleet.Scale, 6, 0), deed(1, 20, 0, fleet.Scale, 3, 0), deed(3, 8, 0, fleet.Scale, 5, 0),
-				deed(2, 15, 0, fleet.DrainNode, 2, 0), upgrade(4, 9, 15, bursty.flags(0)), deed(6, 10, 0, fleet.PagesLate, 1, 2*time.Hour),
+				upgrade(0, 18, 0, bursty.flags(200)), deed(1, 13, 0, fleet.Scale, 6, 0),
+				deed(1, 20, 0, fleet.Scale, 3, 0), deed(3, 8, 0, fleet.Scale, 5, 0),
+				deed(2, 15, 0, fleet.DrainNode, 2, 0), upgrade(4, 9, 15, bursty.flags(0)),
+				deed(6, 10, 0, fleet.PagesLate, 1, 2*time.Hour),
 				fault("one engine hangs", 1, 10, 30, 1, 6*time.Minute, fleet.Faults{Hang: true}),
 				fault("all engines hang", 4, 18, 0, 0, 5*time.Minute, fleet.Faults{Hang: true}),
 			}, nightly(12, batch, "lognormal:300,0.5:20-900")),
@@ -145,12 +154,11 @@ func Cluster() []Deployment {
 	}
 }
 
-// drift is how often what a deployment is asked for changes: prompts, answers and what they
-// share wander over days.
+// drift is how often the workload of a deployment changes: its lengths and shared prefixes vary over days.
 const drift = 6 * time.Hour
 
-// events are those of a deployment within a time, each some minutes from where it stands, with
-// what its traffic brings about: it drifts, and replicas come and go with it.
+// events returns the events of a deployment within a time, each shifted by some minutes. It adds the changes of the
+// workload, and of the replicas with the traffic.
 func (d *Deployment) events(from, length time.Duration, seed uint64) (out []Event, first workload.Spec) {
 	rng := rand.New(rand.NewPCG(seed, 0x11fe))
 	for w := from / week; w <= (from+length)/week; w++ {
@@ -178,7 +186,8 @@ func (d *Deployment) events(from, length time.Duration, seed uint64) (out []Even
 	if d.Spread {
 		n := d.wants(from)
 		for at := 20 * time.Minute; at < length; at += 10 * time.Minute {
-			if want := d.wants(from + at); want > n || want < n && want == d.wants(from+at-20*time.Minute) { // slow to shrink
+			if want := d.wants(from + at); want > n || want < n &&
+				want == d.wants(from+at-20*time.Minute) { // slow to shrink
 				n = want
 				out = append(out, Event{Event: fleet.Event{At: at, Do: fleet.Scale, N: n}})
 			}
@@ -188,7 +197,7 @@ func (d *Deployment) events(from, length time.Duration, seed uint64) (out []Even
 	return out, first
 }
 
-// wants is how many replicas the usual traffic needs at a time after Monday's midnight.
+// wants returns how many replicas the usual traffic needs at a time after Monday's midnight.
 func (d *Deployment) wants(at time.Duration) int {
 	if !d.Spread {
 		return d.Shape.Replicas
@@ -202,8 +211,10 @@ func (d *Deployment) production(o *Options) (p fleet.Production, events []Event)
 	seed := o.Seed<<8 + uint64(d.Number)
 	events, first := d.events(o.From, o.For, seed)
 	p = fleet.Production{
-		Model: d.Name, Replicas: d.wants(o.From), Settings: s.Settings, For: o.For, Pods: d.Pods, Views: d.Views, GPUs: d.GPUs,
-		Address: fmt.Sprintf("host-%d", d.Number), Labels: map[string]string{}, Clocks: 20 * time.Second, Noise: o.Noise, Scrapes: o.Scrapes,
+		Model: d.Name, Replicas: d.wants(o.From), Settings: s.Settings, For: o.For, Pods: d.Pods, Views: d.Views,
+		GPUs:    d.GPUs,
+		Address: fmt.Sprintf("host-%d", d.Number), Labels: map[string]string{}, Clocks: 20 * time.Second,
+		Noise: o.Noise, Scrapes: o.Scrapes,
 		Traffic: fleet.Traffic{Spec: first, Bad: s.Bad},
 	}
 	if d.Pods {

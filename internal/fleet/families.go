@@ -12,8 +12,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
-// engineMetrics is the counts of one engine process: the values behind the vllm: families. Gauges, and the counters
-// that travel with them, have the values of the last step that reported (vllm/v1/metrics/loggers.py).
+// engineMetrics has the counts of one engine process: the values of the vllm: families. Gauges, and the counters that
+// travel with them, have the values of the last step that reported (vllm/v1/metrics/loggers.py).
 type engineMetrics struct {
 	running, waiting int
 	usage            float64 // KV cache usage, 0 to 1
@@ -34,7 +34,7 @@ type engineMetrics struct {
 	limit, n, preempted                                     prometheus.Histogram
 	transfer, transferBytes                                 prometheus.Histogram // seconds until KV arrives, and bytes
 
-	families []shown
+	families []shownFamily
 }
 
 var (
@@ -80,19 +80,18 @@ func newEngineMetrics(r engine.Release, maxModelLen int, uses []string) *engineM
 	}
 }
 
-// family is one family of vLLM's page, with its help and its values. Package vllm has its type, its
-// labels and its releases.
+// A family is one family of vLLM's page, with its help and its values. Package vllm has its type, labels and releases.
 type family struct {
 	name string
 	help string
 	of   []string // values of the label beside model_name and engine
-	// value returns a histogram, a number, or a number for each of the label's values; a single
-	// number is the first's.
+	// value returns a histogram, a number, or a number for each value of the label. A single number belongs to the
+	// first value.
 	value func(*engineMetrics) any
 }
 
-// shown is a family in a release.
-type shown struct {
+// A shownFamily is a family in a release.
+type shownFamily struct {
 	*family
 	kind  engine.Type
 	of    []string // the label's values in this release
@@ -101,7 +100,7 @@ type shown struct {
 }
 
 // familiesOf returns the families of a release with the given options, in the order of its page.
-func familiesOf(r engine.Release, uses []string) (out []shown) {
+func familiesOf(r engine.Release, uses []string) (out []shownFamily) {
 	known := vllm.Engine.Families()
 	for i := range families {
 		f := &families[i]
@@ -109,7 +108,7 @@ func familiesOf(r engine.Release, uses []string) (out []shown) {
 		if k.Needs != "" && !slices.Contains(uses, k.Needs) || !k.Released(string(r)) {
 			continue
 		}
-		s := shown{family: f, kind: k.Type, of: f.of, bare: true}
+		s := shownFamily{family: f, kind: k.Type, of: f.of, bare: true}
 		for _, l := range k.Labels {
 			switch l {
 			case "model_name":
@@ -131,8 +130,8 @@ func familiesOf(r engine.Release, uses []string) (out []shown) {
 	return out
 }
 
-// families are the families of vLLM's page, in its order. The pages of 0.10.2, 0.23.0 and 0.32.0
-// were compared with real servers' pages.
+// families are the families of vLLM's page, in its order. The pages of 0.10.2, 0.23.0 and 0.32.0 were compared with
+// real servers' pages.
 var families = []family{
 	{"vllm:estimated_flops_per_gpu_total", "Estimated floating point operations per GPU.", nil, func(*engineMetrics) any { return 0 }},
 	{"vllm:estimated_read_bytes_per_gpu_total", "Estimated bytes read per GPU.", nil, func(*engineMetrics) any { return 0 }},

@@ -18,11 +18,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
-// Config says what to serve. Comments give the meaning of zero values.
+// A Config selects what to serve. Comments give the meaning of zero values.
 type Config struct {
-	Addr     string // the first replica's, the others use the next ports; "": free loopback ports
-	Exporter string // the GPU exporter's; "": no exporter, ":0": a free port
-	Replicas int    // 0: the scenario's
+	Addr     string // address of the first replica, the others use the next ports; "": free loopback ports
+	Exporter string // address of the GPU exporter; "": no exporter, ":0": a free port
+	Replicas int    // 0: the scenario's number
 
 	Scenario   Scenario       // without phases: Quiet
 	Release    engine.Release // "": DefaultRelease
@@ -30,8 +30,8 @@ type Config struct {
 	Accelerate float64        // simulated seconds in a second; 0: 1
 	Seed       uint64
 
-	// Warm is how much of the first phase has passed when Start returns: a server that has served
-	// for minutes, with the counters of these minutes.
+	// Warm is how much of the first phase has passed when Start returns. The servers then have the counters of this
+	// time.
 	Warm time.Duration
 }
 
@@ -76,7 +76,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Fleet is servers that run until Close.
+// A Fleet is a set of servers that run until Close.
 type Fleet struct {
 	cfg   Config
 	began time.Time
@@ -96,14 +96,14 @@ type Fleet struct {
 	err   error // why a replica could not listen again
 }
 
-// delivery is a token to be sent by the API server.
+// A delivery is a token that an API server will send.
 type delivery struct {
 	at   time.Duration
 	to   *stream
 	done bool
 }
 
-// site is an address that is open or closed.
+// A site is an address that is open or closed.
 type site struct {
 	listenAddr string // the real port, once it was open
 	url        string // "": it was never open
@@ -155,8 +155,8 @@ func (f *Fleet) openAddresses() error {
 	return nil
 }
 
-// completeAddress completes an address without a host by the loopback interface, so that simulated
-// servers are not public unless that was asked for.
+// completeAddress completes an address without a host by the loopback interface, so that simulated servers are public
+// only on request.
 func completeAddress(addr string) string {
 	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
 		return net.JoinHostPort("127.0.0.1", port)
@@ -164,8 +164,8 @@ func completeAddress(addr string) string {
 	return addr
 }
 
-// OffsetPort returns the address n ports above addr; port 0 stays 0, and an address without a host
-// is on the loopback interface.
+// OffsetPort returns the address n ports above addr; port 0 stays 0, and an address without a host is on the loopback
+// interface.
 func OffsetPort(addr string, n int) (string, error) {
 	if addr == "" {
 		return "127.0.0.1:0", nil
@@ -185,7 +185,7 @@ func OffsetPort(addr string, n int) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(p+n)), nil
 }
 
-// openSite serves a site. It keeps the real address, so that the site can be opened again there.
+// openSite serves a site. It stores the real address, so that the site can be opened there again.
 func (f *Fleet) openSite(s *site) error {
 	ln, err := net.Listen("tcp", s.listenAddr)
 	if err != nil {
@@ -288,7 +288,7 @@ func (f *Fleet) wallTime(at time.Duration) time.Time {
 	return f.began.Add(time.Duration(float64(at) / f.cfg.Accelerate))
 }
 
-// runLoop lets simulated time pass.
+// runLoop advances the core with the clock until Close.
 func (f *Fleet) runLoop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -315,7 +315,7 @@ func (f *Fleet) runLoop() {
 	}
 }
 
-// sendTokens hands over the tokens that are due, and returns the time of the next one.
+// sendTokens sends the tokens that are due, and returns the time of the next one.
 func (f *Fleet) sendTokens(now time.Duration) (next time.Duration, waits bool) {
 	for i, queue := range f.outbox {
 		n := 0
@@ -333,8 +333,8 @@ func (f *Fleet) sendTokens(now time.Duration) (next time.Duration, waits bool) {
 	return next, waits
 }
 
-// reconcileSites closes the sites of replicas that went down, with their connections, and opens the
-// sites of replicas that are back.
+// reconcileSites closes the sites of replicas that went down, with their connections, and opens the sites of replicas
+// that are back.
 func (f *Fleet) reconcileSites() {
 	for i, r := range f.core.replicas {
 		s := f.replicas[i]
@@ -357,7 +357,7 @@ func (f *Fleet) reconcileSites() {
 	}
 }
 
-// wakeLoop tells the loop that the core changed.
+// wakeLoop makes the loop advance the core now, because it changed.
 func (f *Fleet) wakeLoop() {
 	select {
 	case f.kick <- struct{}{}:

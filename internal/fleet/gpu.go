@@ -9,8 +9,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// gpu is the device under a replica, as NVIDIA's dcgm-exporter shows it. Its load follows from the engine's steps.
-// A scenario sets clocks, errors and temperature limits, because the simulation has none.
+// A gpu is the device of a replica, as NVIDIA's dcgm-exporter shows it. Its load follows from the engine's steps. A
+// scenario sets clocks, errors and temperature limits, because the simulation has none.
 type gpu struct {
 	number int
 	fault  GPUFault
@@ -22,7 +22,7 @@ type gpu struct {
 	replays, doubleBit float64
 }
 
-// gpuSample is the part that changes with the load.
+// A gpuSample is the part that changes with the load.
 type gpuSample struct {
 	active, sm  float64 // 0 to 1
 	clock       float64 // MHz
@@ -58,7 +58,7 @@ func newGPU(number int) gpu {
 	return gpu{number: number, gpuSample: gpuSample{clock: highestClock, watts: idleWatts, temperature: idleCelsius}}
 }
 
-// restart forgets the counters of an engine that has ended.
+// restart resets the counters for a new engine.
 func (g *gpu) restart(at time.Duration) { g.at, g.busy, g.work = at, 0, sim.Work{} }
 
 // takeSample updates the GPU from the engine's work since the last sample.
@@ -101,8 +101,8 @@ func (g *gpu) clockReasons() float64 {
 	return float64(g.fault.Reasons)
 }
 
-// makeReading returns the exporter's values for the GPU, from its default list if they concern
-// inference (etc/default-counters.csv, 4.x), and SM activity.
+// makeReading returns the exporter's values for the GPU, from its default list if they concern inference
+// (etc/default-counters.csv, 4.x), and SM activity.
 func (g *gpu) makeReading() host.Reading {
 	n := g.number
 	return host.Reading{

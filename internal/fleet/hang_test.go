@@ -10,8 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// An engine that stops while nobody asks anything shows in no gauge: the requests
-// that come then wait in front of it.
+// An engine that stops while it is idle changes no gauge: later requests wait in front of it.
 func TestAHangThatBeganWhileIdleIsFound(t *testing.T) {
 	sc, err := fleet.FindScenario(pathologies.All(), "engine-hung")
 	must.Succeed(t, err)

@@ -23,8 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// started is a fleet a hundred times as fast as time, and a client that keeps
-// no connections.
+// started returns a fleet that is accelerated a hundred times, and a client that keeps no connections.
 func started(t *testing.T, cfg fleet.Config) (*fleet.Fleet, *http.Client) {
 	t.Helper()
 	if cfg.Accelerate == 0 {
@@ -102,7 +101,8 @@ func TestAStreamedChatCompletion(t *testing.T) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		switch {
-		case ch.Object != "chat.completion.chunk" || ch.Usage == nil || ch.Usage.Completion != min(i, 7) || ch.Usage.Total != ch.Usage.Prompt+min(i, 7):
+		case ch.Object != "chat.completion.chunk" || ch.Usage == nil || ch.Usage.Completion != min(i, 7) ||
+			ch.Usage.Total != ch.Usage.Prompt+min(i, 7):
 			t.Errorf("event %d: %s", i, text)
 		case i == 0 && (ch.Choices[0].Delta.Role != "assistant" || ch.Choices[0].Delta.Content != ""):
 			t.Errorf("the first event has no role: %s", text)
@@ -174,7 +174,8 @@ func TestRequestsThatVLLMRefuses(t *testing.T) {
 					Code    int
 				}
 			}
-			if err := json.Unmarshal([]byte(body), &e); err != nil || status != tt.status || e.Error.Code != tt.status || e.Error.Message == "" {
+			if err := json.Unmarshal([]byte(body), &e); err != nil || status != tt.status ||
+				e.Error.Code != tt.status || e.Error.Message == "" {
 				t.Errorf("%d %s (%v), want %d", status, body, err, tt.status)
 			}
 		})
@@ -194,7 +195,8 @@ func TestRequestsThatVLLMRefuses(t *testing.T) {
 func TestAClientThatLeavesIsAborted(t *testing.T) {
 	f, c := started(t, fleet.Config{Accelerate: 1})
 	ctx, leave := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.URL(0)+"/v1/completions", strings.NewReader(`{"prompt":"one","max_tokens":5000,"ignore_eos":true,"stream":true}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.URL(0)+"/v1/completions",
+		strings.NewReader(`{"prompt":"one","max_tokens":5000,"ignore_eos":true,"stream":true}`))
 	must.Succeed(t, err)
 	resp, err := c.Do(req)
 	must.Succeed(t, err)
@@ -217,7 +219,7 @@ func TestAClientThatLeavesIsAborted(t *testing.T) {
 	}
 }
 
-// await asks until an answer contains something.
+// await repeats a request until the answer contains a text.
 func await(t *testing.T, c *http.Client, url, want string) {
 	t.Helper()
 	var body string
@@ -243,7 +245,8 @@ func TestTheOtherEndpoints(t *testing.T) {
 			t.Errorf("%s: %d %s", tt.url, status, body)
 		}
 	}
-	if status, body := post(t, c, f.URL(0)+"/tokenize", `{"prompt":"one two three"}`); status != 200 || !strings.Contains(body, `"count":3`) {
+	if status, body := post(t, c, f.URL(0)+"/tokenize", `{"prompt":"one two three"}`); status != 200 ||
+		!strings.Contains(body, `"count":3`) {
 		t.Errorf("/tokenize: %d %s", status, body)
 	}
 	if status, _ := get(t, c, f.URL(0)+"/other"); status != 404 {
@@ -259,7 +262,8 @@ func TestAFullQueueGives503(t *testing.T) {
 	f, c := started(t, fleet.Config{Release: r, Scenario: full, Accelerate: 1})
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.URL(0)+"/v1/completions", strings.NewReader(`{"prompt":"one","max_tokens":8000,"ignore_eos":true,"stream":true}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.URL(0)+"/v1/completions",
+		strings.NewReader(`{"prompt":"one","max_tokens":8000,"ignore_eos":true,"stream":true}`))
 	must.Succeed(t, err)
 	resp, err := c.Do(req)
 	must.Succeed(t, err)
@@ -267,7 +271,8 @@ func TestAFullQueueGives503(t *testing.T) {
 	if status, body := post(t, c, f.URL(0)+"/v1/completions", `{"prompt":"one"}`); status != 503 {
 		t.Errorf("%d %s", status, body)
 	}
-	if _, page := get(t, c, f.URL(0)+"/metrics"); !strings.Contains(page, `vllm:admission_rejections_total{model_name="llama-8b",reason="max_num_queued_reqs"} 1`) {
+	if _, page := get(t, c, f.URL(0)+"/metrics"); !strings.Contains(page,
+		`vllm:admission_rejections_total{model_name="llama-8b",reason="max_num_queued_reqs"} 1`) {
 		t.Error("the rejection is not counted")
 	}
 }
@@ -318,15 +323,15 @@ func TestConfigurationsThatCannotBeServed(t *testing.T) {
 	}
 }
 
-// FuzzRequest sends bodies to the handlers: whatever comes, the answer is one
-// that vLLM could give, and the fleet goes on.
+// FuzzRequest sends bodies to the handlers. Every answer is one that vLLM could give, and the fleet keeps serving.
 func FuzzRequest(f *testing.F) {
 	fl, err := fleet.Start(fleet.Config{Accelerate: 1000})
 	must.Succeed(f, err)
 	f.Cleanup(func() { fl.Close() })
 	for _, s := range []string{
 		`{"prompt":"one","max_tokens":3}`, `{"messages":[{"role":"user","content":"x"}],"stream":true,"max_tokens":2}`,
-		`{"prompt":[1,2],"stream":true,"stream_options":{"include_usage":true}}`, `{"prompt":[[1]],"n":1,"priority":-5}`, `{"prompt":[["a"]]}`, `{}`, `[`, `{"max_tokens":1e9,"prompt":"a"}`,
+		`{"prompt":[1,2],"stream":true,"stream_options":{"include_usage":true}}`,
+		`{"prompt":[[1]],"n":1,"priority":-5}`, `{"prompt":[["a"]]}`, `{}`, `[`, `{"max_tokens":1e9,"prompt":"a"}`,
 		`{"prompt":"` + "\xff" + `  a","min_tokens":4,"max_tokens":4}`,
 	} {
 		f.Add([]byte(s), true)

@@ -18,7 +18,7 @@ const (
 	maxTokens = 1 << 20
 )
 
-// apiRequest is the part of a completion or chat completion that the imitation reads.
+// An apiRequest has the fields of a completion or chat completion that the fleet reads.
 type apiRequest struct {
 	Model               string          `json:"model"`
 	Prompt              json.RawMessage `json:"prompt"`
@@ -36,7 +36,7 @@ type apiRequest struct {
 	} `json:"stream_options"`
 }
 
-// refusal is an answer other than 200.
+// A refusal is an answer other than 200.
 type refusal struct {
 	status  int    // for the client
 	counted int    // for http_requests_total
@@ -48,7 +48,7 @@ func badRequest(format string, args ...any) *refusal {
 	return &refusal{statusBad, statusBad, "BadRequestError", fmt.Sprintf(format, args...)}
 }
 
-// apiServer is the API server of one replica.
+// An apiServer is the API server of one replica.
 type apiServer struct {
 	fleet *Fleet
 	index int
@@ -241,7 +241,7 @@ func (s *apiServer) serveCompletion(w http.ResponseWriter, r *http.Request, chat
 	}
 }
 
-// stream carries tokens from the core to the goroutine that writes them.
+// A stream passes tokens from the core to the goroutine that writes them.
 type stream struct {
 	fleet *Fleet
 
@@ -300,7 +300,7 @@ func (s *stream) waitTokens(r *http.Request) (due int, finished bool, err error)
 	return due, s.done, nil
 }
 
-// answer writes the answer to one call.
+// An answer writes the answer to one call.
 type answer struct {
 	c            *call
 	chat         bool
@@ -419,7 +419,7 @@ func (a *answer) appendUsage(b []byte) []byte {
 	return append(b, '}')
 }
 
-// answerWhole answers when all tokens are there.
+// answerWhole answers when all tokens have come.
 func (a *answer) answerWhole(w http.ResponseWriter, r *http.Request, st *stream) error {
 	for {
 		due, finished, err := st.waitTokens(r)

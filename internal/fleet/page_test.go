@@ -19,9 +19,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// shape is what a page looks like whatever its numbers: by family its type, the
-// label names of its series, and the bounds of its buckets and the values of
-// labels that are the same for every server.
+// A shape is a page without its numbers: by family its type, the label names of its series, the bounds of its buckets,
+// and the values of labels that are equal on every server.
 func shape(t *testing.T, page []byte) map[string][]string {
 	t.Helper()
 	families := map[string]map[string]bool{}
@@ -58,7 +57,7 @@ func shape(t *testing.T, page []byte) map[string][]string {
 	return out
 }
 
-// order is the families of a page as they come.
+// order returns the families of a page in their order.
 func order(page []byte) []string {
 	var names []string
 	for line := range strings.Lines(string(page)) {
@@ -133,7 +132,9 @@ func TestPagesOfOtherReleasesHaveTheirOwnNames(t *testing.T) {
 	}{
 		{
 			"0.10.2",
-			[]string{"vllm:gpu_cache_usage_perc", "vllm:kv_cache_usage_perc", "vllm:gpu_prefix_cache_hits_total", "vllm:prefix_cache_hits_total", "vllm:time_per_output_token_seconds_sum", "vllm:inter_token_latency_seconds_sum"},
+			[]string{"vllm:gpu_cache_usage_perc", "vllm:kv_cache_usage_perc", "vllm:gpu_prefix_cache_hits_total",
+				"vllm:prefix_cache_hits_total", "vllm:time_per_output_token_seconds_sum",
+				"vllm:inter_token_latency_seconds_sum"},
 			[]string{"vllm:request_time_per_output_token_seconds_sum", "vllm:mm_cache_hits_total"},
 			"vllm-v1",
 		},
@@ -163,12 +164,14 @@ func TestPagesOfOtherReleasesHaveTheirOwnNames(t *testing.T) {
 }
 
 func TestReleasesThatAreNotImitatedAreRefused(t *testing.T) {
-	for _, s := range []string{"", "0", "1.0", "0.6", "0.7", "0.7.3", "0.9.1", "0.34", "0.5", "x.y", "0.23.x", "0.-1", "0.23.0.1", "0.100"} {
+	for _, s := range []string{"", "0", "1.0", "0.6", "0.7", "0.7.3", "0.9.1", "0.34", "0.5", "x.y", "0.23.x", "0.-1",
+		"0.23.0.1", "0.100"} {
 		if r, err := fleet.ParseRelease(s); err == nil {
 			t.Errorf("%q gave %s", s, r)
 		}
 	}
-	for in, want := range map[string]string{"0.23": "0.23.0", "v0.23.1": "0.23.1", "0.10": "0.10.2", "0.9": "0.9.2", "0.33": "0.33.0"} {
+	for in, want := range map[string]string{"0.23": "0.23.0", "v0.23.1": "0.23.1", "0.10": "0.10.2", "0.9": "0.9.2",
+		"0.33": "0.33.0"} {
 		r, err := fleet.ParseRelease(in)
 		if err != nil || fmt.Sprint(r) != want {
 			t.Errorf("%q gave %v, %v", in, r, err)

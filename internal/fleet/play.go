@@ -12,7 +12,7 @@ import (
 // A Scrape is one scrape of one target.
 type Scrape struct {
 	Target string
-	Labels map[string]string // the target's, beside its address; may be nil
+	Labels map[string]string // of the target, beside its address; may be nil
 	At     time.Time
 	Body   []byte        // nil: no answer
 	Took   time.Duration // 0: unknown
@@ -24,8 +24,8 @@ const ExporterTarget = "fleet:9400"
 // ReplicaTarget is the target of a replica's pages, counted from 0.
 func ReplicaTarget(i int) string { return "fleet:" + strconv.Itoa(8000+i) }
 
-// Play runs a scenario in simulated time, which takes milliseconds, and hands over the pages that scrapes would
-// get. Nothing listens and no clock is read. It calls phase, which may be nil, at the end of each phase.
+// Play runs a scenario in simulated time, which takes milliseconds, and calls fn with each page that a scrape would
+// get. It listens nowhere and reads no clock. It calls phase, which may be nil, at the end of each phase.
 func Play(
 	ctx context.Context, sc Scenario, release engine.Release, seed uint64, began time.Time,
 	fn func(Scrape) error, phase func(Phase, time.Time) error,
@@ -64,8 +64,8 @@ func Play(
 	return nil
 }
 
-// tookOf is how long a failed scrape takes.
-func tookOf(err error) time.Duration {
+// failureTime returns how long a failed scrape takes.
+func failureTime(err error) time.Duration {
 	if errors.Is(err, errLate) {
 		return scrapeTimeout
 	}
@@ -75,13 +75,13 @@ func tookOf(err error) time.Duration {
 // scrapeTimeout is Prometheus' default.
 const scrapeTimeout = 10 * time.Second
 
-// scrapeAll hands over the pages at a time.
+// scrapeAll calls fn with the pages of all targets at a time.
 func (c *core) scrapeAll(at time.Duration, fn func(Scrape) error) error {
 	for i, r := range c.replicas {
 		body, err := r.metricsPage()
 		p := Scrape{Target: ReplicaTarget(i), At: c.wall(at), Body: body}
 		if err != nil {
-			p.Body, p.Took = nil, tookOf(err)
+			p.Body, p.Took = nil, failureTime(err)
 		}
 		if err := fn(p); err != nil {
 			return err

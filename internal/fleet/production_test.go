@@ -23,7 +23,8 @@ type produced struct {
 
 func produce(t *testing.T, p Production, seed uint64) *produced {
 	t.Helper()
-	x := &produced{pages: map[string]int{}, lost: map[string]int{}, slow: map[string]int{}, times: map[string][]time.Time{}, last: map[string][]byte{}, seen: map[Sight]int{}}
+	x := &produced{pages: map[string]int{}, lost: map[string]int{}, slow: map[string]int{},
+		times: map[string][]time.Time{}, last: map[string][]byte{}, seen: map[Sight]int{}}
 	h := fnv.New64()
 	s, err := NewStage(p, DefaultRelease, seed, time.Unix(1_790_000_000, 0), Spectator{
 		Page: func(page Scrape) error {
@@ -109,15 +110,21 @@ func TestChangesOfAProductionAreApplied(t *testing.T) {
 		"nothing":           {seen: 3, there: 2},
 		"two Prometheuses":  {views: []string{"a", "b"}, seen: 5, there: 2},
 		"a restart of each": {events: at(Event{Do: Upgrade}), seen: 3, there: 2, fewer: true},
-		"new pods":          {pods: true, events: at(Event{Do: Upgrade, Settings: Settings{MaxNumSeqs: 64}}), seen: 5, there: 2, fewer: true},
-		"one hangs":         {pods: true, events: at(Event{Do: Stuck, For: 10 * time.Minute}), seen: 4, there: 2, fewer: true},
+		"new pods": {pods: true, events: at(Event{Do: Upgrade, Settings: Settings{MaxNumSeqs: 64}}), seen: 5,
+			there: 2, fewer: true},
+		"one hangs": {pods: true, events: at(Event{Do: Stuck, For: 10 * time.Minute}), seen: 4, there: 2,
+			fewer: true},
 		"out":               {pods: true, events: at(Event{Do: Scale, N: 4}), seen: 5, there: 4, fewer: true},
 		"in":                {pods: true, events: at(Event{Do: Scale, N: 1}), seen: 3, there: 1},
 		"a node is drained": {pods: true, events: at(Event{Do: DrainNode, N: 1}), seen: 4, there: 2, fewer: true},
-		"late pages":        {events: at(Event{Do: PagesLate, N: 1, For: 15 * time.Minute}), seen: 3, there: 2, fewer: true},
-		"a batch":           {events: at(Event{Do: AskMore, For: 5 * time.Minute, Traffic: Traffic{Clients: 4, Spec: usualTraffic().Spec}}), seen: 3, there: 2},
-		"other traffic":     {events: at(Event{Do: AskAnother, Traffic: Traffic{Rate: 1, Spec: usualTraffic().Spec}}), seen: 3, there: 2},
-		"a fault":           {events: at(Event{Do: Break, N: 1, For: 5 * time.Minute, Faults: Faults{Down: true}}), seen: 3, there: 2, broken: true, fewer: true},
+		"late pages": {events: at(Event{Do: PagesLate, N: 1, For: 15 * time.Minute}), seen: 3, there: 2,
+			fewer: true},
+		"a batch": {events: at(Event{Do: AskMore, For: 5 * time.Minute,
+			Traffic: Traffic{Clients: 4, Spec: usualTraffic().Spec}}), seen: 3, there: 2},
+		"other traffic": {events: at(Event{Do: AskAnother, Traffic: Traffic{Rate: 1, Spec: usualTraffic().Spec}}),
+			seen: 3, there: 2},
+		"a fault": {events: at(Event{Do: Break, N: 1, For: 5 * time.Minute, Faults: Faults{Down: true}}),
+			seen: 3, there: 2, broken: true, fewer: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := ordinary()

@@ -18,8 +18,8 @@ import (
 // sick is the duration of most faults.
 const sick = 70 * time.Second
 
-// Scenarios returns all scenarios: a healthy server, each pathology of a catalogue that has a
-// scenario, and an idle server.
+// Scenarios returns all scenarios: a healthy server, each pathology of a catalogue that has a scenario, and an idle
+// server.
 func Scenarios(catalogue []*catalog.Pathology) ([]Scenario, error) {
 	out := []Scenario{healthyScenario()}
 	for _, p := range catalogue {
@@ -67,10 +67,9 @@ func FindScenarios(all []*catalog.Pathology, ids []string) ([]Scenario, error) {
 	return list, nil
 }
 
-// ReadScenario reads a scenario from YAML, as docs/fleet.md describes it. It begins with a healthy
-// phase of the usual traffic, parts of which the key healthy replaces. Each further phase changes
-// the traffic of the phase before, lasts 70 s and leads to the verdict of the scenario's name,
-// unless it says otherwise. Unknown keys are errors.
+// ReadScenario reads a scenario from YAML, as docs/fleet.md describes it. It begins with a healthy phase of the usual
+// traffic; the key healthy changes it. Each further phase changes the traffic of the phase before. By default it lasts
+// 70 s, and its verdict is the scenario's name. Unknown keys are errors.
 func ReadScenario(name, text string) (Scenario, error) {
 	s, err := readScenario(name, text)
 	if err != nil {

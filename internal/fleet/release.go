@@ -11,7 +11,7 @@ import (
 // DefaultRelease is the release whose pages are compared with a real server's.
 const DefaultRelease = vllm.DefaultRelease
 
-// imitated are releases without a patch number that mean another patch than 0.
+// imitated lists the releases without a patch number that stand for another patch than 0.
 var imitated = map[engine.Release]engine.Release{"0.9": "0.9.2", "0.10": "0.10.2"}
 
 // ParseRelease reads "0.23", "0.10.2" or "v0.23.0". The metrics of 0.9.2 to 0.33 are imitated.

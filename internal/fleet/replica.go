@@ -26,14 +26,14 @@ type Server struct {
 	HostTime time.Duration
 	// Drafted is how many tokens speculative decoding drafts in a step; 0: no drafting.
 	Drafted int
-	// Transfers says that another server computes the KV of prompts, to be fetched from it; with
-	// Offloads the KV is kept in host memory.
+	// Transfers says that another server computes the KV of prompts, to be fetched from it; with Offloads the KV is
+	// kept in host memory.
 	Transfers, Offloads bool
 	// ChecksNaN says that logits are searched for NaN (VLLM_COMPUTE_NANS_IN_LOGITS=1).
 	ChecksNaN bool
 }
 
-// usedOptions lists the options with metrics of their own, in the words of vLLM's families.
+// usedOptions lists the options that have their own metrics, as engine.Family.Needs names them.
 func (s Server) usedOptions() (out []string) {
 	if s.Drafted > 0 {
 		out = append(out, "--speculative-config")
@@ -50,7 +50,7 @@ func (s Server) usedOptions() (out []string) {
 	return out
 }
 
-// call is one request to the API.
+// A call is one request to the API.
 type call struct {
 	handler  string
 	received int // bytes of its body
@@ -75,14 +75,14 @@ type call struct {
 
 // A caller receives the events of its request, while the core is at their time.
 type caller interface {
-	// onToken receives one more token. The API server sends it at the given time, a moment after
-	// the step; last says that it is the last.
+	// onToken receives one more token. The API server sends it at the given time, a moment after the step; last says
+	// that it is the last.
 	onToken(c *call, at time.Duration, last bool)
 	// onBroken says that the server died.
 	onBroken(c *call, at time.Duration)
 }
 
-// stage is the progress of a call.
+// A stage is the progress of a call.
 type stage uint8
 
 const (
@@ -91,19 +91,19 @@ const (
 	over
 )
 
-// readiness is the time between the starts of two replicas. No two real processes begin to count in
-// the same microsecond, and two that did would look like one.
+// readiness is the time between the starts of two replicas. No two real processes start in the same microsecond: two
+// with equal creation times would look like one.
 const readiness = 1003 * time.Microsecond
 
-// replica is one vLLM server in simulated time: an API server process, which always answers, and an
-// engine process, which only reads its inbox and reports between two steps. This division makes a
-// hang silent, freezes gauges, and lets long steps block arrivals that no queue shows.
+// A replica is one vLLM server in simulated time: an API server process, which always answers, and an engine process,
+// which reads its inbox and reports between two steps only. So an engine that hangs raises no error and freezes the
+// gauges, and requests that arrive during a long step are in no queue.
 type replica struct {
 	cfg    Server
 	number int // from 0
 	wall   func(time.Duration) time.Time
 
-	// The release's way of counting, which every step needs.
+	// How the release counts:
 	uncached bool // a step's tokens exclude cached ones
 	admitted bool // prefix cache lookups count admitted requests only
 
@@ -134,7 +134,7 @@ type replica struct {
 	frontend time.Duration // when the API server has sent all its tokens
 }
 
-// share selects a share of events, one by one.
+// A share selects a share of events, evenly.
 type share struct{ of, owed float64 }
 
 func (s *share) takeNext() bool {
@@ -146,8 +146,8 @@ func (s *share) takeNext() bool {
 	return true
 }
 
-// frontendTime is how long the API server's single thread takes to send a token. The tokens of a
-// step do not leave it at once (vllm/v1/engine/async_llm.py@v0.23.0, output_handler).
+// frontendTime is how long the API server's single thread takes to send a token. The tokens of a step do not leave it
+// at once (vllm/v1/engine/async_llm.py@v0.23.0, output_handler).
 const frontendTime = 20 * time.Microsecond
 
 // newReplica returns a replica that is not started.
@@ -179,7 +179,7 @@ func (r *replica) startServer(at time.Duration) error {
 	return nil
 }
 
-// stopServer kills the server, and tells its callers.
+// stopServer kills the server, and calls onBroken for its calls.
 func (r *replica) stopServer(at time.Duration) {
 	if !r.up {
 		return
@@ -225,7 +225,7 @@ const (
 	countedEmpty = 500
 )
 
-// checkRefusal is the part of vLLM's API server that refuses requests.
+// checkRefusal returns the status with which vLLM's API server refuses a call, or statusOK.
 func (r *replica) checkRefusal(c *call) int {
 	cfg := &r.cfg.Engine
 	switch {
@@ -274,8 +274,8 @@ func (r *replica) countAnswer(c *call, status int, at time.Duration) {
 	})
 }
 
-// abortCall ends a call whose client left. The engine learns of it between two steps. Its counts so
-// far stay, and nothing more is counted (vllm-project/vllm#31503).
+// abortCall ends a call whose client left. The engine reads it between two steps. Its counts so far stay, and nothing
+// more is counted (vllm-project/vllm#31503).
 func (r *replica) abortCall(c *call, at time.Duration) {
 	if c.stage == over || !r.up {
 		return
@@ -312,7 +312,7 @@ func (r *replica) advanceTo(until time.Duration) {
 	r.engine.Advance(until)
 }
 
-// readInbox hands the API server's calls and aborts to the scheduler.
+// readInbox passes the API server's calls and aborts to the scheduler.
 func (r *replica) readInbox() {
 	for _, c := range r.left {
 		r.engine.Cancel(c.id, r.engine.Now)
@@ -337,7 +337,8 @@ func (r *replica) readInbox() {
 	r.left, r.inbox = r.left[:0], r.inbox[:0]
 }
 
-// kvBytes is a token of KV cache of an 8B model: 32 layers, 8 heads of 128, keys and values of two bytes.
+// kvBytes is the size of a token in the KV cache of an 8B model: 32 layers, 8 heads of 128, keys and values of two
+// bytes.
 const kvBytes = 32 * 8 * 128 * 2 * 2
 
 // fetchKV fetches a prompt's KV from the server that computed it, and returns the duration.
@@ -354,15 +355,15 @@ func (r *replica) fetchKV(c *call) time.Duration {
 	return r.transferTakes
 }
 
-// outputSteps is the number of steps in which a call's tokens come. In each but the first, the
-// model accepts its share of the drafted tokens, and adds a token of its own.
+// outputSteps is the number of steps in which a call's tokens come. In each but the first, the model accepts its share
+// of the drafted tokens, and adds a token of its own.
 func (r *replica) outputSteps(c *call) int {
 	c.outputs = 1 + int(math.Ceil(float64(c.output-1)/(1+r.accepted*float64(r.cfg.Drafted))))
 	return c.outputs
 }
 
-// tokensOf is the number of tokens in the next output of a call.
-func (r *replica) tokensOf(c *call, emitted *sim.Output) int64 {
+// countTokens returns the number of tokens in the next output of a call.
+func (r *replica) countTokens(c *call, emitted *sim.Output) int64 {
 	c.outputs--
 	drafted := int64(r.cfg.Drafted)
 	if drafted == 0 || emitted.First {
@@ -378,7 +379,7 @@ func (r *replica) tokensOf(c *call, emitted *sim.Output) int64 {
 	return n
 }
 
-// reportStep counts a step's tokens and tells the callers, who may react with another call.
+// reportStep counts a step's tokens and passes them to the callers, which may answer with another call.
 func (r *replica) reportStep(outputs []sim.Output) {
 	r.publishStats()
 	m, at := r.metrics, r.engine.Now
@@ -394,7 +395,7 @@ func (r *replica) reportStep(outputs []sim.Output) {
 		if c == nil {
 			continue
 		}
-		got := r.tokensOf(c, out)
+		got := r.countTokens(c, out)
 		if c.stage != over {
 			for k := range got {
 				events = append(events, event{c, out.Result != nil && k == got-1})
@@ -459,8 +460,8 @@ func (r *replica) publishStats() {
 	}
 }
 
-// countFinished counts a request that got all its tokens. Only finished requests reach these
-// histograms, so abandoned requests are missing from them.
+// countFinished counts a request that got all its tokens. Only finished requests reach these histograms, so abandoned
+// requests are missing from them.
 func (r *replica) countFinished(c *call, res *sim.RequestResult) {
 	m, at := r.metrics, r.engine.Now
 	reason := byLength

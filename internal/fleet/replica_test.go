@@ -11,7 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// listener is a client that notes what it hears.
+// A listener is a client that stores its events.
 type listener struct {
 	tokens int
 	last   time.Duration
@@ -48,20 +48,26 @@ func TestARequestIsCountedWhenVLLMCountsIt(t *testing.T) {
 	_, l := ask(r, 0, 1000, 5)
 	m := r.metrics
 	if m.prompt != 0 || readHistogram(m.ttft).GetSampleCount() != 0 {
-		t.Errorf("before the first token: %d prompt tokens, %d first tokens", m.prompt, readHistogram(m.ttft).GetSampleCount())
+		t.Errorf("before the first token: %d prompt tokens, %d first tokens", m.prompt,
+			readHistogram(m.ttft).GetSampleCount())
 	}
 	r.advanceTo(70 * time.Millisecond) // prefill of a thousand tokens takes some 55 ms
-	if m.prompt != 1000 || readHistogram(m.ttft).GetSampleCount() != 1 || readHistogram(m.e2e).GetSampleCount() != 0 || m.success[byLength] != 0 {
-		t.Errorf("after the first token: %d prompt tokens, %d first tokens, %d ends", m.prompt, readHistogram(m.ttft).GetSampleCount(), readHistogram(m.e2e).GetSampleCount())
+	if m.prompt != 1000 || readHistogram(m.ttft).GetSampleCount() != 1 || readHistogram(m.e2e).GetSampleCount() != 0 ||
+		m.success[byLength] != 0 {
+		t.Errorf("after the first token: %d prompt tokens, %d first tokens, %d ends", m.prompt,
+			readHistogram(m.ttft).GetSampleCount(), readHistogram(m.e2e).GetSampleCount())
 	}
 	r.advanceTo(time.Second)
-	if !l.done || l.tokens != 5 || m.generation != 5 || readHistogram(m.itl).GetSampleCount() != 4 || readHistogram(m.e2e).GetSampleCount() != 1 || m.success[byLength] != 1 {
-		t.Errorf("at the end: %+v, %d generated, %d gaps, %d ends", l, m.generation, readHistogram(m.itl).GetSampleCount(), readHistogram(m.e2e).GetSampleCount())
+	if !l.done || l.tokens != 5 || m.generation != 5 || readHistogram(m.itl).GetSampleCount() != 4 ||
+		readHistogram(m.e2e).GetSampleCount() != 1 || m.success[byLength] != 1 {
+		t.Errorf("at the end: %+v, %d generated, %d gaps, %d ends", l, m.generation,
+			readHistogram(m.itl).GetSampleCount(), readHistogram(m.e2e).GetSampleCount())
 	}
 	if m.running != 0 || m.usage != 0 {
 		t.Errorf("an idle engine has %d running and %v of its cache in use", m.running, m.usage)
 	}
-	if n := testutil.CollectAndCount(r.api.requests); n != 1 || testutil.ToFloat64(r.api.requests) != 1 || r.api.connections != 0 {
+	if n := testutil.CollectAndCount(r.api.requests); n != 1 || testutil.ToFloat64(r.api.requests) != 1 ||
+		r.api.connections != 0 {
 		t.Errorf("http: %d series, %d connections", n, r.api.connections)
 	}
 }
@@ -76,16 +82,18 @@ func TestAbandonedRequestsLeaveNoTraceButTheirTokens(t *testing.T) {
 	if m.generation == 0 || readHistogram(m.ttft).GetSampleCount() != 1 {
 		t.Errorf("%d tokens, %d first tokens", m.generation, readHistogram(m.ttft).GetSampleCount())
 	}
-	if m.success != [5]int64{} || readHistogram(m.e2e).GetSampleCount() != 0 || readHistogram(m.queue).GetSampleCount() != 0 {
-		t.Errorf("an abandoned request finished: %v, %d, %d", m.success, readHistogram(m.e2e).GetSampleCount(), readHistogram(m.queue).GetSampleCount())
+	if m.success != [5]int64{} || readHistogram(m.e2e).GetSampleCount() != 0 ||
+		readHistogram(m.queue).GetSampleCount() != 0 {
+		t.Errorf("an abandoned request finished: %v, %d, %d", m.success, readHistogram(m.e2e).GetSampleCount(),
+			readHistogram(m.queue).GetSampleCount())
 	}
 	if testutil.ToFloat64(r.api.requests.WithLabelValues("/v1/completions", "POST", "2xx")) != 1 {
 		t.Error("it is not counted as answered")
 	}
 }
 
-// Without asynchronous scheduling the last step that reports is one in which
-// everybody was still there; with it one more comes, as recordings of 0.23 show.
+// Without asynchronous scheduling, the last step that reports still counts its requests as running. With it, one more
+// step reports, as in recordings of 0.23.
 func TestGaugesFreezeWhenEverybodyLeavesAtOnce(t *testing.T) {
 	for release, frozen := range map[engine.Release]bool{"0.12.0": true, "0.23.0": false} {
 		r := testReplica(t, release, Settings{})
@@ -119,7 +127,8 @@ func TestAHangIsSilent(t *testing.T) {
 		ask(r, time.Second+time.Duration(i)*time.Second, 100, 10)
 	}
 	r.advanceTo(30 * time.Second)
-	if r.metrics.running != before.running || r.metrics.waiting != 0 || r.metrics.generation != before.generation || readHistogram(r.metrics.ttft).GetSampleCount() != ttft {
+	if r.metrics.running != before.running || r.metrics.waiting != 0 || r.metrics.generation != before.generation ||
+		readHistogram(r.metrics.ttft).GetSampleCount() != ttft {
 		t.Errorf("something moved: %d running, %d waiting", r.metrics.running, r.metrics.waiting)
 	}
 	if r.api.connections != 21 {
@@ -136,14 +145,17 @@ func TestAHangIsSilent(t *testing.T) {
 }
 
 func TestALongStepBlocksArrivalsThatNoQueueShows(t *testing.T) {
-	s := Settings{NoChunkedPrefill: true, MaxNumBatchedTokens: 16384, MaxModelLen: 16384, Cost: sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 150e-6, PerKV: 80e-9, PerPair: 3e-9, Knee: 256}}
+	s := Settings{NoChunkedPrefill: true, MaxNumBatchedTokens: 16384, MaxModelLen: 16384,
+		Cost: sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 150e-6, PerKV: 80e-9, PerPair: 3e-9,
+			Knee: 256}}
 	r := testReplica(t, DefaultRelease, s)
 	ask(r, 0, 12000, 5)
 	ask(r, 10*time.Millisecond, 50, 5)
 	r.advanceTo(20 * time.Second)
 	m := r.metrics
 	if readHistogram(m.ttft).GetSampleSum() < 2 || readHistogram(m.queue).GetSampleSum() > 0.1 {
-		t.Errorf("first tokens took %v s, of which %v s in the queue", readHistogram(m.ttft).GetSampleSum(), readHistogram(m.queue).GetSampleSum())
+		t.Errorf("first tokens took %v s, of which %v s in the queue", readHistogram(m.ttft).GetSampleSum(),
+			readHistogram(m.queue).GetSampleSum())
 	}
 }
 

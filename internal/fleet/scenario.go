@@ -13,21 +13,21 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// A Scenario is a deployment and the events in it. The fault of a phase is a mechanism: too much
-// traffic, slower steps, a process that stops. The metrics then follow from the simulation, except
-// for a GPU's reports of its own health.
+// A Scenario is a deployment with phases, in which faults begin and end. The fault of a phase is a mechanism: too much
+// traffic, slower steps, a process that stops. The metrics then follow from the simulation, except for a GPU's reports
+// of its own health.
 type Scenario struct {
 	Name     string // the id of its verdict
 	Title    string
 	Fault    string // in a few words, for a table
 	Replicas int    // 0 is 1
 	Settings Settings
-	Interval time.Duration // between two scrapes that show it well; 0 is a second
+	Interval time.Duration // between two scrapes; 0 is a second
 	Phases   []Phase
 }
 
-// Over returns the scenario with its traffic for a number of replicas: each gets as much as with
-// the scenario's own number.
+// Over returns the scenario with the traffic for a number of replicas: each replica gets as much as with the scenario's
+// own number.
 func (s Scenario) Over(replicas int) Scenario {
 	own := max(s.Replicas, 1)
 	if replicas <= own {
@@ -57,7 +57,7 @@ type Settings struct {
 	HostTime time.Duration
 }
 
-// With returns the settings with arguments of vllm serve over them, and the flags among these without effect here.
+// With returns the settings, changed by arguments of vllm serve, and the flags that have no effect on the simulation.
 func (s Settings) With(args engine.Config) (Settings, []string, error) {
 	numbers := map[string]*int{
 		engine.MaxNumSeqs: &s.MaxNumSeqs, engine.MaxNumBatchedTokens: &s.MaxNumBatchedTokens,
@@ -103,7 +103,7 @@ func (s Settings) With(args engine.Config) (Settings, []string, error) {
 	return s, ignored, nil
 }
 
-// A Phase is a time in which a deployment does not change.
+// A Phase is a time with constant traffic and faults.
 type Phase struct {
 	Name    string
 	Tell    string // the event, for readers who have never seen vLLM
@@ -145,8 +145,8 @@ func (f *Faults) acceptedShare() float64 {
 	return 1 - f.Rejects
 }
 
-// slowedCost returns the cost of steps under the faults. A GPU is slower by as much as its clock is
-// lowered. A prompt that was computed elsewhere only needs its blocks to be fetched.
+// slowedCost returns the cost of steps under the faults. Steps take longer in proportion to a lowered clock. Prompts
+// whose KV was fetched need no prefill here.
 func (f *Faults) slowedCost(s Server) sim.StepCost {
 	all, prefill := 1.0, 1.0
 	if f.Slow > 0 {
@@ -219,12 +219,12 @@ func (s Server) validate() error {
 	return s.Cost.Validate()
 }
 
-// WithoutTraffic is a fleet without traffic of its own.
+// WithoutTraffic returns a scenario without virtual clients.
 func WithoutTraffic() Scenario {
 	return Scenario{Name: "quiet", Title: "No traffic but yours", Phases: []Phase{{Name: "quiet", Want: "idle"}}}
 }
 
-// The usual traffic: questions of a few hundred tokens, answers of a paragraph. newCore refuses invalid lengths.
+// usualTraffic returns prompts of a few hundred tokens with answers of a paragraph. newCore refuses invalid lengths.
 func usualTraffic() Traffic {
 	t := Traffic{Rate: 4}
 	_ = t.Spec.Prompt.UnmarshalText([]byte("lognormal:400,0.5:50-1600"))

@@ -21,7 +21,8 @@ var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // playAndDiagnose puts a scenario's pages into a store and diagnoses it at the end of each
 // phase.
-func playAndDiagnose(t *testing.T, sc fleet.Scenario, release engine.Release, seed uint64, judge func(fleet.Phase, diagnose.Diagnosis)) {
+func playAndDiagnose(t *testing.T, sc fleet.Scenario, release engine.Release, seed uint64,
+	judge func(fleet.Phase, diagnose.Diagnosis)) {
 	t.Helper()
 	store := embeddedtest.New(t)
 	interval := sc.Interval
@@ -82,8 +83,7 @@ func TestEveryScenarioIsDiagnosedAsWhatItIs(t *testing.T) {
 	}
 }
 
-// Fixes can be tried: with as few seats as the cache holds at full length nobody is
-// thrown out of it.
+// Fixes can be tried: with as few seats as requests of full length fit into the cache, no request is preempted.
 func TestFewSeatsEndThePreemptions(t *testing.T) {
 	for _, tt := range []struct {
 		args string
@@ -109,7 +109,7 @@ func TestFewSeatsEndThePreemptions(t *testing.T) {
 	}
 }
 
-// With more replicas there is as much traffic for each, and so the same fault.
+// With more replicas, each gets as much traffic and shows the same fault.
 func TestAFaultIsThatOfAnyNumberOfReplicas(t *testing.T) {
 	sc, err := fleet.FindScenario(pathologies.All(), "kv-cache-thrashing")
 	must.Succeed(t, err)
@@ -117,14 +117,16 @@ func TestAFaultIsThatOfAnyNumberOfReplicas(t *testing.T) {
 	sc.Replicas = 4
 	playAndDiagnose(t, sc, fleet.DefaultRelease, 1, func(p fleet.Phase, d diagnose.Diagnosis) {
 		if p.Want != d.Verdict.ID || p.Want != diagnose.Healthy && len(d.Verdict.Targets) != 4 {
-			t.Errorf("%s on %v after phase %q, want %s on 4: %s", d.Verdict.ID, d.Verdict.Targets, p.Name, p.Want, d.Verdict.Summary)
+			t.Errorf("%s on %v after phase %q, want %s on 4: %s", d.Verdict.ID, d.Verdict.Targets, p.Name, p.Want,
+				d.Verdict.Summary)
 		}
 	})
 }
 
 func TestEveryPathologyHasItsScenario(t *testing.T) {
 	for _, p := range pathologies.All() {
-		if p.Scope() == indicator.Gateway || slices.Contains([]string{"decode-lost", "pd-imbalance", "rank-skew", "slow-start"}, p.ID) {
+		if p.Scope() == indicator.Gateway ||
+			slices.Contains([]string{"decode-lost", "pd-imbalance", "rank-skew", "slow-start"}, p.ID) {
 			continue // the fleet has no gateway, no server that only prefills, no rank of its own pace, and starts at once
 		}
 		sc, err := fleet.FindScenario(pathologies.All(), p.ID)
@@ -164,17 +166,20 @@ func TestScenariosThatAreRefused(t *testing.T) {
 		}
 	}
 	s, err := fleet.ReadScenario("slow", "healthy: {traffic: {rate: 3}}"+phase)
-	if err != nil || len(s.Phases) != 2 || s.Phases[1].Traffic.Rate != 3 || s.Phases[1].Faults.Slow != 2 || s.Phases[1].Want != "slow" {
+	if err != nil || len(s.Phases) != 2 || s.Phases[1].Traffic.Rate != 3 || s.Phases[1].Faults.Slow != 2 ||
+		s.Phases[1].Want != "slow" {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
 
 func TestArgumentsOfTheServer(t *testing.T) {
 	s, ignored, err := fleet.Settings{MaxNumSeqs: 5}.With(engine.ParseArgs("--max-num-batched-tokens=4096 --no-enable-chunked-prefill --enable-prefix-caching false --tensor-parallel-size 2", "test"))
-	if err != nil || s.MaxNumSeqs != 5 || s.MaxNumBatchedTokens != 4096 || !s.NoChunkedPrefill || !s.NoPrefixCaching || !slices.Equal(ignored, []string{"--tensor-parallel-size"}) {
+	if err != nil || s.MaxNumSeqs != 5 || s.MaxNumBatchedTokens != 4096 || !s.NoChunkedPrefill || !s.NoPrefixCaching ||
+		!slices.Equal(ignored, []string{"--tensor-parallel-size"}) {
 		t.Errorf("%+v, ignored %v, %v", s, ignored, err)
 	}
-	for _, args := range []string{"--max-num-seqs 0", "--max-num-seqs x", "--enable-prefix-caching perhaps", "--block-size -1"} {
+	for _, args := range []string{"--max-num-seqs 0", "--max-num-seqs x", "--enable-prefix-caching perhaps",
+		"--block-size -1"} {
 		if _, _, err := (fleet.Settings{}).With(engine.ParseArgs(args, "test")); err == nil {
 			t.Errorf("%s was accepted", args)
 		}

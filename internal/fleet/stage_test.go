@@ -106,7 +106,8 @@ var (
 	drains  = span{30 * time.Second, 90 * time.Second}
 	lingers = span{0, 10 * time.Second} // in discovery
 	settles = span{10 * time.Second, time.Minute}
-	lately  = span{2 * time.Second, 8 * time.Second} // a late page, of which one in five comes after the scrape's timeout
+	lately  = span{2 * time.Second,
+		8 * time.Second} // a late page, of which one in five comes after the scrape's timeout
 )
 
 // A Spectator follows a production. Each of its functions may be nil.
@@ -227,7 +228,8 @@ func (x *Stage) add() *pod {
 	r.later = x.core.scheduleEvent
 	p := &pod{replica: r, target: x.p.Address + ":" + strconv.Itoa(8000+n), labels: x.p.Labels, spell: 1}
 	if x.p.Pods {
-		p.target, p.labels = fmt.Sprintf("%s.%d.%d:8000", x.p.Address, n/250, n%250+1), labelled(x.p.Labels, "pod", fmt.Sprintf("%s-%d", x.p.Model, n))
+		p.target, p.labels = fmt.Sprintf("%s.%d.%d:8000", x.p.Address, n/250, n%250+1),
+			labelled(x.p.Labels, "pod", fmt.Sprintf("%s-%d", x.p.Model, n))
 	}
 	x.pods, x.replicas = append(x.pods, p), append(x.replicas, r)
 	x.unsteady(p)
@@ -345,7 +347,10 @@ func (x *Stage) do(e *Event, seed uint64, at time.Duration) {
 			p := x.add()
 			x.scheduleEvent(at+e.For, func(time.Duration) { x.leave(p) })
 		} else if all := x.serving(); len(all) > 0 {
-			x.drain(all[0], at, func(at time.Duration) { x.scheduleEvent(at+e.For, func(at time.Duration) { x.ready(all[0], at) }) })
+			x.drain(all[0], at, func(at time.Duration) {
+				x.scheduleEvent(at+e.For,
+					func(at time.Duration) { x.ready(all[0], at) })
+			})
 		}
 	case DrainNode:
 		for _, p := range x.some(e.N) {
@@ -455,7 +460,8 @@ func (x *Stage) unsteady(p *pod) {
 		set(at, 1.1+0.4*x.rng.Float64())
 		x.scheduleEvent(at+x.between(time.Minute, 3*time.Minute), func(at time.Duration) { set(at, 1) })
 	})
-	x.often(p, n.StallsPerDay, 24*time.Hour, func(at time.Duration) { x.freeze(p, at, x.between(time.Second, 4*time.Second)) })
+	x.often(p, n.StallsPerDay, 24*time.Hour,
+		func(at time.Duration) { x.freeze(p, at, x.between(time.Second, 4*time.Second)) })
 	x.often(p, n.PausesPerHour, time.Hour, func(at time.Duration) {
 		x.freeze(p, at, x.between(50*time.Millisecond, 300*time.Millisecond))
 	})

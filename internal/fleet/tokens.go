@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// pieceBytes is the bytes of a token of the stand-in tokenizer: a word and the space before it is one token for
+// pieceBytes is the largest size of a token of the stand-in tokenizer. A word with the space before it is one token for
 // each eight bytes. English text has about 1.2 tokens a word, close to real vocabularies.
 const pieceBytes = 8
 
 // word is the only token of every answer.
 const word = " word"
 
-// prompt counts tokens and identifies the full blocks; each block's id covers all blocks before it
-// too. No text is kept.
+// A prompt counts tokens and identifies the full blocks. Each block's id covers all blocks before it, too. No text is
+// kept.
 type prompt struct {
 	tokens int
 	blocks []uint64
@@ -49,7 +49,7 @@ func (p *prompt) addText(s string) {
 	}
 }
 
-// message is one message of a conversation. Its content is a text or a list of parts.
+// A message is one message of a conversation. Its content is a text or a list of parts.
 type message struct {
 	Role    string          `json:"role"`
 	Content json.RawMessage `json:"content"`

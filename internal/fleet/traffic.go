@@ -8,24 +8,24 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// Traffic is the requests of virtual clients inside the process. They pass the same API server as
-// requests over HTTP.
+// Traffic describes the requests of virtual clients in this process. They pass the same API server as requests over
+// HTTP.
 type Traffic struct {
 	Rate     float64           // requests a second, Poisson
-	Arrivals workload.Arrivals `yaml:"-"` // requests since the beginning of the phase, beside Rate
-	Clients  int               // clients that send again when they are answered, beside both
+	Arrivals workload.Arrivals `yaml:"-"` // further requests, from the beginning of the phase on
+	Clients  int               // further clients, which send again after each answer
 	Spec     workload.Spec     `yaml:",inline"`
 	// Patience is how long a client waits for its first token; 0: for ever.
 	Patience time.Duration
-	// Bad is the share of requests that are refused: an unknown model, no prompt, or a limit that
-	// no model could hold, in turn.
+	// Bad is the share of requests that are refused: an unknown model, no prompt, or a limit that no model could hold,
+	// in turn.
 	Bad float64
 }
 
-// A Sight is what a client sees of its request.
+// A Sight is an event that a client sees.
 type Sight uint8
 
-// The moments that a client sees.
+// The events that a client sees.
 const (
 	Asked      Sight = iota // it was accepted
 	FirstToken              // the first token came
@@ -34,7 +34,7 @@ const (
 	Broken                  // the server died
 )
 
-// An Experience is a moment of a virtual client's request. Times are since the beginning.
+// An Experience is one event of a virtual client's request. Times are since the beginning.
 type Experience struct {
 	Replica   int // the replica's unique number
 	What      Sight
@@ -43,7 +43,7 @@ type Experience struct {
 	Tokens    int           // number so far
 }
 
-// traffic is the virtual clients of one phase.
+// A traffic has the virtual clients of one phase.
 type traffic struct {
 	core    *core
 	t       Traffic
@@ -162,7 +162,7 @@ func (r *replica) turnAway(c *call, status int, at time.Duration) {
 	r.countAnswer(c, status, at)
 }
 
-// visitor is a virtual client during one request.
+// A visitor is a virtual client during one request.
 type visitor struct {
 	traffic    *traffic
 	again      bool
@@ -190,7 +190,7 @@ func (v *visitor) onBroken(c *call, at time.Duration) {
 	v.askAgain(at + time.Second)
 }
 
-// reportSight reports a client's sight to whoever watches.
+// reportSight reports an event to the core's watch.
 func (v *visitor) reportSight(c *call, what Sight, at time.Duration) {
 	if watch := v.traffic.core.watch; watch != nil {
 		watch(Experience{
@@ -199,7 +199,7 @@ func (v *visitor) reportSight(c *call, what Sight, at time.Duration) {
 	}
 }
 
-// askAgain sends again a moment later, so that a caller inside a step never changes that step.
+// askAgain sends the next request a millisecond later, so that it never changes the step in which the last one ended.
 func (v *visitor) askAgain(at time.Duration) {
 	if v.again {
 		v.traffic.core.scheduleEvent(at+time.Millisecond, func(at time.Duration) { v.traffic.sendRequest(at, true) })

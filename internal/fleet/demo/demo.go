@@ -22,7 +22,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
-// Config says what to play.
+// A Config selects what to play.
 type Config struct {
 	Scenarios   []fleet.Scenario
 	Pathologies []*catalog.Pathology
@@ -68,7 +68,7 @@ func Run(ctx context.Context, c Config) (wrong int, err error) {
 	return 0, nil
 }
 
-// demo is one performance.
+// A demo is one performance.
 type demo struct {
 	Config
 	screen *screen
@@ -140,7 +140,7 @@ func (d *demo) printDiagnosis(p *fleet.Phase, got diagnose.Diagnosis) error {
 	return nil
 }
 
-// screen writes paragraphs as wide as the terminal, each at once, because the demo takes its time.
+// A screen writes paragraphs as wide as the terminal, each as soon as it is known.
 type screen struct {
 	w io.Writer
 	o render.Options

@@ -8,8 +8,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/fleet"
 )
 
-// A Cast is simulated servers of two models, for a monitor to watch. One model stays healthy, the
-// other falls ill after a minute.
+// A Cast has the simulated servers of two models, for a monitor to watch. The servers of one model stay healthy; those
+// of the other have a fault after a minute.
 type Cast struct {
 	URLs   []string
 	fleets []*fleet.Fleet

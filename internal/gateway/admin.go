@@ -10,8 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Admin returns the handler of the admin listener: the metrics, the open
-// requests, and whether the gateway is alive and ready.
+// Admin returns the handler of the admin listener: /metrics, /requests, /health and /ready.
 func (g *Gateway) Admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(g.metrics.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
@@ -25,7 +24,7 @@ func (g *Gateway) Admin() http.Handler {
 	return mux
 }
 
-// Requests is the answer of GET /requests.
+// Requests is the answer to GET /requests.
 type Requests struct {
 	Schema   string        `json:"schema"` // "sixty.gateway.requests/v1"
 	Time     time.Time     `json:"time"`
@@ -34,12 +33,12 @@ type Requests struct {
 	Requests []OpenRequest `json:"requests"` // the oldest first, a thousand at most
 }
 
-// OpenRequest is one request that has not ended. Times are seconds.
+// OpenRequest is an open request. Times are seconds.
 type OpenRequest struct {
 	ID       string  `json:"id"`
 	Age      float64 `json:"age_seconds"`
 	State    string  `json:"state"`
-	Idle     float64 `json:"idle_seconds"` // since something moved
+	Idle     float64 `json:"idle_seconds"` // since a byte moved
 	Route    string  `json:"route"`
 	Model    string  `json:"model,omitempty"`
 	Upstream string  `json:"upstream,omitempty"`
@@ -49,8 +48,8 @@ type OpenRequest struct {
 
 const maxListed = 1000
 
-// leaks reports whether a request is open for so long that its end may have been lost.
-func (g *Gateway) leaks(x *exchange, now int64) bool {
+// isLeak reports whether a request is open for longer than LeakAge: its end may have been lost.
+func (g *Gateway) isLeak(x *exchange, now int64) bool {
 	return g.cfg.LeakAge > 0 && now-x.arrived > int64(g.cfg.LeakAge)
 }
 
@@ -66,9 +65,9 @@ func (g *Gateway) serveRequests(w http.ResponseWriter, r *http.Request) {
 	out := Requests{
 		Schema: "sixty.gateway.requests/v1", Time: time.Now(), Requests: []OpenRequest{},
 	}
-	g.each(func(x *exchange) {
+	g.eachOpen(func(x *exchange) {
 		out.Open++
-		leak := g.leaks(x, now)
+		leak := g.isLeak(x, now)
 		if leak {
 			out.Leaks++
 		}
@@ -80,7 +79,7 @@ func (g *Gateway) serveRequests(w http.ResponseWriter, r *http.Request) {
 			Idle:  max(seconds(x.last.Load()), 0),
 			Route: x.route, Tokens: x.tokens.Load(), Leak: leak,
 		}
-		if m := x.shown.Load(); m != nil {
+		if m := x.shownModel.Load(); m != nil {
 			o.Model = *m
 		}
 		if u := x.up.Load(); u != nil {

@@ -86,7 +86,7 @@ func TestChaos(t *testing.T) {
 			t.Errorf("%d requests are open at %s", n, u.name)
 		}
 	}
-	if n := g.held.Load(); n != 0 {
+	if n := g.heldBytes.Load(); n != 0 {
 		t.Errorf("%d bytes of bodies are held", n)
 	}
 	if err := g.stop(); err != nil {

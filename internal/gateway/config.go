@@ -12,20 +12,20 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// Config says what a Gateway does. Its zero value limits nothing.
+// Config configures a Gateway. The zero value has no limits.
 type Config struct {
 	Upstreams []*url.URL  // http or https; its path is prepended to a request's path
 	TLS       *tls.Config // for https upstreams
-	// Dial connects with an upstream; nil for TCP, within five seconds.
+	// Dial connects to an upstream; nil for TCP, with a timeout of five seconds.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	HealthEvery time.Duration // 5 s by default; also the pace at which the engines' metrics are read
+	HealthEvery time.Duration // interval of health checks and of reading the engines' metrics; 5 s if 0
 
 	// Limits; 0 or less for none.
-	IdleTimeout time.Duration // in which nothing of a request moves, at the client or the upstream
-	MaxBody     int64         // bytes of a request, each of which is held until the answer begins
+	IdleTimeout time.Duration // of a request in which no byte moves
+	MaxBody     int64         // bytes of a request body, which is in memory until the answer begins
 	LeakAge     time.Duration // age from which an open request is a suspected leak
-	Note        func(string)  // told of upstreams that come and go; may be nil
+	Note        func(string)  // called when an upstream goes down or returns; may be nil
 }
 
 const defaultHealthEvery = 5 * time.Second

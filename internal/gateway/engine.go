@@ -15,21 +15,20 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
-// engineState is what an upstream's engine says of itself.
+// engineState holds the last reading of an upstream's engine.
 type engineState struct {
 	mu     sync.Mutex
 	at     time.Time // time of the last page; zero without one
 	models map[string]engineReading
 
-	held    int // requests that it runs or has waiting
-	excess  int // held requests beyond those that are open here
-	missing int // requests open here for longer than two readings that it does not hold
+	inEngine int // requests that run or wait in the engine
+	excess   int // requests in the engine beyond those that are open here
+	missing  int // requests open here for two readings that are not in the engine
 
-	born float64 // when its counters began, in Unix seconds, to the microsecond; 0 where it does not say
+	created float64 // start of its counters, in Unix seconds; 0 if unknown
 }
 
-// engineReading is one model of an engine, by the metrics' canonical names. Several ranks are put
-// together.
+// engineReading holds the metrics of one model, by canonical name, over all ranks.
 type engineReading map[string]float64
 
 // The engine's metrics that are read, by their canonical names.
@@ -42,9 +41,9 @@ const (
 	engineSteps       = "vllm:iteration_tokens_total_count"
 	engineHits        = "vllm:prefix_cache_hits_total"
 	engineQueries     = "vllm:prefix_cache_queries_total"
-	engineEnded       = "vllm:e2e_request_latency_seconds_count" // requests that came to their end, and their seconds
+	engineEnded       = "vllm:e2e_request_latency_seconds_count" // finished requests
 	engineEndedTime   = "vllm:e2e_request_latency_seconds_sum"
-	engineBorn        = "vllm:generation_tokens_created"
+	engineCreated     = "vllm:generation_tokens_created"
 
 	engineHitRate = "hit rate" // computed: prefix cache hits per query between the last two readings that differ
 )
@@ -54,8 +53,7 @@ var engineMetrics = []string{
 	engineEnded, engineEndedTime,
 }
 
-// readEngine reads the upstream's metrics page and its list of models. One that
-// has neither is a router, or another server: nothing is known of it then.
+// readEngine reads the upstream's metrics page and its list of models. A router, or another server, may have neither.
 func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
 	for _, m := range g.scraper.Models(ctx, u.url.String()) {
 		g.metrics.addModel(m.ID)
@@ -96,7 +94,7 @@ func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
 		}
 	}
 	born := 0.0
-	for _, values := range page[d.Metric(engineBorn)] {
+	for _, values := range page[d.Metric(engineCreated)] {
 		if first := slices.Min(values); born == 0 || first < born {
 			born = first
 		}
@@ -104,11 +102,10 @@ func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
 	u.engine.update(g, u, now, born, body.At)
 }
 
-// mostSteps bounds the steps between two readings that are counted: an hour of an engine
-// whose steps take 4 ms.
-const mostSteps = 1e6
+// maxSteps bounds the counted steps between two readings: an hour of steps of 4 ms.
+const maxSteps = 1e6
 
-// update takes a new reading in.
+// update takes a new reading.
 func (e *engineState) update(g *Gateway, u *upstream, now map[string]engineReading, born float64, at time.Time) {
 	open, settled := g.openAt(u, 2*g.cfg.HealthEvery)
 	e.mu.Lock()
@@ -126,25 +123,24 @@ func (e *engineState) update(g *Gateway, u *upstream, now map[string]engineReadi
 		}
 		if steps, tokens := gained(engineSteps), gained(engineTokens); before != nil && steps > 0 && tokens >= 0 {
 			batch := g.metrics.batch.WithLabelValues(model, u.name)
-			for range int(min(steps, mostSteps)) {
+			for range int(min(steps, maxSteps)) {
 				batch.Observe(tokens / steps)
 			}
 		}
 	}
-	e.models, e.at, e.held, e.born = now, at, int(held), born
-	e.excess, e.missing = max(e.held-open, 0), max(settled-e.held, 0)
+	e.models, e.at, e.inEngine, e.created = now, at, int(held), born
+	e.excess, e.missing = max(e.inEngine-open, 0), max(settled-e.inEngine, 0)
 }
 
-// openAt counts the requests that are open at an upstream, and of these those
-// that generate and were sent longer than a time ago.
+// openAt counts the open requests at an upstream. settled counts those that generate and arrived longer than ago before.
 func (g *Gateway) openAt(u *upstream, ago time.Duration) (open, settled int) {
 	now := g.now()
-	g.each(func(x *exchange) {
+	g.eachOpen(func(x *exchange) {
 		if x.up.Load() != u {
 			return
 		}
 		open++
-		if x.work != "" && state(x.state.Load()) >= waiting && now-x.arrived > int64(ago) {
+		if x.operation != "" && state(x.state.Load()) >= waiting && now-x.arrived > int64(ago) {
 			settled++
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/openai/stream"
 )
 
-// state is what a request waits for.
+// A state says what a request waits for.
 type state uint32
 
 const (
@@ -25,48 +25,47 @@ var stateNames = [...]string{"receiving", "connecting", "waiting", "prefill", "s
 
 func (s state) String() string { return stateNames[s] }
 
-// exchange is one request and its answer. One goroutine owns it; fields that others read are atomic.
+// An exchange is one request with its answer. One goroutine owns it. Fields that others read are atomic.
 type exchange struct {
-	g       *Gateway
-	w       http.ResponseWriter
-	r       *http.Request // with ctx
-	ctl     *http.ResponseController
-	ctx     context.Context // ends with the client, or by cancel
-	stop    context.CancelCauseFunc
-	work    string // operation of the route, in OpenTelemetry's words; "" if it generates nothing
-	id      string
-	ours    bool // the id was made here
-	route   string
-	labels  []string // model and route, under which it is counted; by model once that is known
-	meter   stream.Meter
-	whole   bool   // the client got all of a stream, up to its last event
-	choices int    // that the client asked for
-	body    []byte // until the answer begins
-	held    int64  // bytes of it that were read
-	asked   string // the model that the client named
-	model   string // the same, if a server has it; else ""
-	offered bool   // counted as arrived
+	g          *Gateway
+	w          http.ResponseWriter
+	r          *http.Request // with ctx
+	ctl        *http.ResponseController
+	ctx        context.Context // ends with the client, or by cancel
+	stop       context.CancelCauseFunc
+	operation  string // operation of the route, in OpenTelemetry's words; "" if it generates nothing
+	id         string
+	ownID      bool // the gateway made the ID
+	route      string
+	labels     []string // model and route in metrics; the model is "" until it is confirmed
+	meter      stream.Meter
+	sentWhole  bool   // the client got the last event of the stream
+	choices    int    // choices of the answer that the client asked for
+	body       []byte // until the answer begins
+	heldBytes  int64  // bytes of the body that were read
+	askedModel string // the model that the client named
+	model      string // askedModel if a server has it, else ""
+	offered    bool   // counted as arrived
 
 	// Nanoseconds of the gateway's clock; 0 for never.
 	arrived, received, sent int64
-	last                    atomic.Int64 // when something moved: a byte of the client or of the upstream
-	writing                 atomic.Bool  // to the client, which may block
-	blocked                 int64        // how long writes did
+	last                    atomic.Int64 // when a byte of the client or the upstream moved
+	writing                 atomic.Bool  // a write to the client is running
+	blocked                 int64        // total time of writes to the client
 	state                   atomic.Uint32
 	tokens                  atomic.Int64
 	up                      atomic.Pointer[upstream]
-	shown                   atomic.Pointer[string] // the model, for others
+	shownModel              atomic.Pointer[string] // model, for GET /requests
 
 	code    int  // answered
-	failure *end // why it failed, where that is known already
+	failure *end // why it failed; nil if unknown yet
 }
 
-// generates reports whether the route's answers are made of tokens.
-func (x *exchange) generates() bool { return x.work == "chat" || x.work == "text_completion" }
+// generates reports whether the route generates tokens.
+func (x *exchange) generates() bool { return x.operation == "chat" || x.operation == "text_completion" }
 
-// cancel ends the exchange from outside, for a reason; the first one stays. Its caller
-// holds the gateway's lock, so that the exchange has not ended: its connection may serve
-// another one then.
+// cancel ends the exchange from another goroutine. The first cause stays. The caller holds the gateway's lock, so that the
+// exchange has not ended: afterwards its connection may serve another one.
 func (x *exchange) cancel(cause *end) {
 	x.stop(cause)
 	// Reads and writes that block on the client end too: HTTP/2 streams and HTTP/1 connections have deadlines.
@@ -78,7 +77,7 @@ func (x *exchange) cancel(cause *end) {
 	}
 }
 
-// cancelCause returns the reason why the exchange was cancelled instead of the error that followed.
+// cancelCause returns the cause if the exchange was cancelled, and err otherwise.
 func (x *exchange) cancelCause(err error) error {
 	switch cause := context.Cause(x.ctx); {
 	case cause == nil:
@@ -97,8 +96,8 @@ func (x *exchange) setState(s state) {
 
 func (x *exchange) touch() { x.last.Store(x.g.now()) }
 
-// each calls fn for every open exchange. fn must be quick.
-func (g *Gateway) each(fn func(*exchange)) {
+// eachOpen calls fn for every open exchange, under the lock.
+func (g *Gateway) eachOpen(fn func(*exchange)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for x := range g.open {
@@ -106,14 +105,13 @@ func (g *Gateway) each(fn func(*exchange)) {
 	}
 }
 
-// sweepEvery is how often limits are looked at: an exchange is ended at most so much later
-// than the limit says.
+// sweepEvery is the time between two checks of limits. An exchange outlives its limit by this much at most.
 const sweepEvery = time.Second / 4
 
-// sweep ends exchanges of which nothing has moved for too long.
-func (g *Gateway) sweep() {
+// endSilent ends exchanges in which nothing has moved for the idle timeout.
+func (g *Gateway) endSilent() {
 	now := g.now()
-	g.each(func(x *exchange) {
+	g.eachOpen(func(x *exchange) {
 		switch s := state(x.state.Load()); {
 		case g.cfg.IdleTimeout <= 0 || s == connecting || now-x.last.Load() <= int64(g.cfg.IdleTimeout):
 		case s == receiving || x.writing.Load():

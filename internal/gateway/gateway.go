@@ -1,14 +1,17 @@
-// Package gateway is a reverse proxy for OpenAI-compatible servers that measures what clients see and changes
-// nothing.
+// Package gateway is a reverse proxy for OpenAI-compatible servers that measures what clients see. It changes no body.
 //
-// Bodies pass byte for byte and are flushed as they arrive. Each request is
-// measured from its arrival to its last byte (package stream reads the answer),
-// ends in exactly one Status, and is listed while it is open. What is measured is
-// exported as Prometheus metrics; no prompt, no answer and no credential is kept or written.
+// A request is an exchange, and passes these steps:
 //
-// The data handler and the admin handler belong on different listeners: the
-// former passes every path on to the upstreams that were configured, and to no
-// other. `sixty gateway` wires it; New is all that another verb needs.
+//  1. admit reads the whole body, up to a limit, and its model, and counts the arrival;
+//  2. RoundTrip picks the upstream with the fewest open requests. If not a byte has left, it tries another one once;
+//  3. readHead chooses how the answer is measured, and relay passes it on as it arrives (package stream counts tokens);
+//  4. outcome gives the request exactly one [Status], and finish counts it.
+//
+// [Gateway.Run] checks the upstreams' health, reads the metrics of their engines, and ends requests in which nothing
+// moves. Measurements are exported as Prometheus metrics. No prompt, answer or credential is stored or logged.
+//
+// A Gateway is the handler for clients, which passes every path to the configured upstreams. [Gateway.Admin] belongs on
+// another listener.
 package gateway
 
 import (
@@ -36,24 +39,22 @@ import (
 	"github.com/sixty-dev/sixty/internal/openai/stream"
 )
 
-// Gateway proxies and measures. New makes one; it is an http.Handler for the
-// data listener, and Admin is the one for the admin listener.
+// Gateway is the handler of the data listener. New makes one.
 type Gateway struct {
 	cfg       Config
-	epoch     time.Time // from which the clock counts
+	epoch     time.Time // zero of the clock
 	transport *http.Transport
 	upstreams []*upstream
-	turn      atomic.Uint64 // of the upstreams, where they are equally loaded
+	turn      atomic.Uint64 // rotates equally loaded upstreams
 	mu        sync.Mutex
 	open      map[*exchange]struct{}
 	metrics   *measures
 	scraper   *scrape.Client
-	held      atomic.Int64 // bytes of all bodies
-	draining  atomic.Bool  // its readiness fails
+	heldBytes atomic.Int64 // of all request bodies in memory
+	draining  atomic.Bool  // the readiness check fails
 }
 
-// New returns a Gateway that is not yet running: Run watches the upstreams. It
-// reports a configuration that cannot work; no upstream need answer yet.
+// New returns a Gateway, or an error for a configuration that cannot work. No upstream need answer yet; Run watches them.
 func New(cfg Config) (*Gateway, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -72,7 +73,7 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// now is nanoseconds since the epoch, on the monotonic clock.
+// now returns the nanoseconds since the epoch, on the monotonic clock.
 func (g *Gateway) now() int64 { return int64(time.Since(g.epoch)) }
 
 // Run watches the upstreams and the limits until ctx ends.
@@ -94,19 +95,18 @@ func (g *Gateway) Run(ctx context.Context) {
 	}
 	for _, u := range g.upstreams {
 		every(g.cfg.HealthEvery, func() {
-			g.check(ctx, u)
+			g.checkHealth(ctx, u)
 			g.readEngine(ctx, u)
 		})
 	}
-	every(sweepEvery, g.sweep)
+	every(sweepEvery, g.endSilent)
 	<-ctx.Done()
 	wg.Wait()
 	g.transport.CloseIdleConnections()
 	g.scraper.Close()
 }
 
-// routes are the paths that are told apart; others are "other", for clients
-// choose them.
+// routes are the paths with a label of their own. Others are "other", because clients choose them.
 var routes = map[string]string{ // → the operation, as OpenTelemetry names it
 	"/v1/chat/completions": "chat", "/v1/completions": "text_completion", "/v1/responses": "chat",
 	"/v1/messages":   "chat",
@@ -117,7 +117,7 @@ var routes = map[string]string{ // → the operation, as OpenTelemetry names it
 	"/v1/audio/transcriptions": "", "/v1/audio/translations": "",
 }
 
-// ServeHTTP passes a request on.
+// ServeHTTP proxies a request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := g.begin(w, r)
 	defer func() {
@@ -125,7 +125,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p := recover()
 		x.finish(x.outcome(p))
 		if p != nil {
-			panic(http.ErrAbortHandler) // the client must see that its answer is not whole
+			panic(http.ErrAbortHandler) // the client must see that the answer is incomplete
 		}
 	}()
 	if err := x.admit(); err != nil {
@@ -135,17 +135,17 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.forward()
 }
 
-// begin notes a request's arrival.
+// begin returns the exchange of a new request.
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	x := &exchange{g: g, w: w, ctl: http.NewResponseController(w), arrived: g.now(), route: "other"}
 	x.ctx, x.stop = context.WithCancelCause(r.Context())
 	x.r = r.WithContext(x.ctx)
 	if work, known := routes[r.URL.Path]; known {
-		x.route, x.work = r.URL.Path, work
+		x.route, x.operation = r.URL.Path, work
 	}
 	x.last.Store(x.arrived)
 	x.id = r.Header.Get("X-Request-Id")
-	if x.ours = x.id == ""; x.ours {
+	if x.ownID = x.id == ""; x.ownID {
 		x.id = rand.Text()
 	}
 	g.mu.Lock()
@@ -154,12 +154,12 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	return x
 }
 
-// admit reads the request, and refuses what cannot pass.
+// admit reads the request, and returns an error for one that cannot be forwarded.
 func (x *exchange) admit() error {
 	if err := x.cancelCause(nil); err != nil {
 		return err
 	}
-	// net/http lets any method pass over HTTP/2, also one that is no word (RFC 9110, section 5.6.2).
+	// Over HTTP/2 net/http accepts methods that are no token (RFC 9110, section 5.6.2).
 	if x.r.Method == http.MethodConnect || !httpguts.ValidHeaderFieldName(x.r.Method) {
 		return &end{status: Rejected, code: http.StatusMethodNotAllowed, kind: "method_not_allowed"}
 	}
@@ -172,17 +172,14 @@ func (x *exchange) admit() error {
 	return nil
 }
 
-// firstRead is the room made for a body before it comes, at most: the length that a
-// client announces is not believed beyond.
+// firstRead bounds the memory that is reserved for an announced body length.
 const firstRead = 1 << 20
 
-// maxHeld bounds the bodies of all requests together, in bytes: each is held until its answer
-// begins, and clients that send and do not wait could fill any memory.
+// maxHeld bounds the bodies of all requests in memory, in bytes. Each is held until its answer begins.
 const maxHeld = 4 << 30
 
-// readBody reads the whole body of a request. No upstream is asked before, so that none
-// sees a body that is malformed, too large, or cut off; and net/http tells from then on
-// that the client has left.
+// readBody reads the whole body before any upstream is asked. So no upstream sees a body that is malformed, too large or
+// cut off. Afterwards net/http reports that the client has left.
 func (x *exchange) readBody() error {
 	if x.r.ContentLength == 0 {
 		return nil
@@ -197,7 +194,7 @@ func (x *exchange) readBody() error {
 		err = &http.MaxBytesError{Limit: limit}
 	} else {
 		b.Grow(int(min(max(x.r.ContentLength, 0), firstRead)) + bytes.MinRead)
-		_, err = b.ReadFrom(&counted{x, src})
+		_, err = b.ReadFrom(&countingReader{x, src})
 	}
 	x.body = b.Bytes()
 	var tooLong *http.MaxBytesError
@@ -213,72 +210,71 @@ func (x *exchange) readBody() error {
 	return err
 }
 
-// counted reads the client's body and counts its bytes.
-type counted struct {
+// countingReader reads a client's body and counts its bytes.
+type countingReader struct {
 	x   *exchange
 	src io.Reader
 }
 
-func (c *counted) Read(p []byte) (int, error) {
+func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.src.Read(p)
-	c.x.held += int64(n)
+	c.x.heldBytes += int64(n)
 	c.x.touch()
-	if c.x.g.held.Add(int64(n)) > maxHeld {
+	if c.x.g.heldBytes.Add(int64(n)) > maxHeld {
 		return n, errTooMuch
 	}
 	return n, err
 }
 
-// dropBody gives back what the body was counted for.
+// dropBody releases the body, and the bytes that it was counted for.
 func (x *exchange) dropBody() {
-	x.g.held.Add(-x.held)
-	x.body, x.held = nil, 0
+	x.g.heldBytes.Add(-x.heldBytes)
+	x.body, x.heldBytes = nil, 0
 }
 
-// readRequest reads what matters of the request's body, where it is known how.
+// readRequest reads the model and the number of choices from a JSON body.
 func (x *exchange) readRequest() {
 	kind, _, _ := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	var req openai.Request
-	if len(x.body) == 0 || kind != "application/json" && x.work == "" ||
+	if len(x.body) == 0 || kind != "application/json" && x.operation == "" ||
 		x.r.Header.Get("Content-Encoding") != "" || req.Scan(x.body) != nil {
 		return
 	}
-	x.asked = string(req.Model[:min(len(req.Model), maxLabel+1)]) // a longer one is no server's
+	x.askedModel = string(req.Model[:min(len(req.Model), maxLabel+1)]) // no server's name is longer than maxLabel
 	x.choices = req.Choices
-	if x.g.metrics.hasModel(x.asked) {
-		x.model = x.asked
+	if x.g.metrics.hasModel(x.askedModel) {
+		x.model = x.askedModel
 	}
 }
 
-// copyBuffers hold pieces of answers; an open stream holds one, and net/http reads no more
-// at a time.
-type copyBuffers struct{ sync.Pool }
+// bufferPool holds the buffers of answers: one for each open stream, as large as a read of net/http.
+type bufferPool struct{ sync.Pool }
 
-var buffers = &copyBuffers{sync.Pool{New: func() any { return new([4 << 10]byte) }}}
+var buffers = &bufferPool{sync.Pool{New: func() any { return new([4 << 10]byte) }}}
 
 // Get implements httputil.BufferPool.
-func (b *copyBuffers) Get() []byte { return b.Pool.Get().(*[4 << 10]byte)[:] }
+func (b *bufferPool) Get() []byte { return b.Pool.Get().(*[4 << 10]byte)[:] }
 
 // Put implements httputil.BufferPool.
-func (b *copyBuffers) Put(p []byte) { b.Pool.Put((*[4 << 10]byte)(p)) }
+func (b *bufferPool) Put(p []byte) { b.Pool.Put((*[4 << 10]byte)(p)) }
 
 // forward sends the request on and the answer back.
 func (x *exchange) forward() {
-	x.r.Header.Del("Upgrade")                    // a client that speaks another protocol would bypass measurements and limits
-	x.r.Body, x.r.ContentLength = http.NoBody, 0 // attempts have it
+	x.r.Header.Del("Upgrade")                    // another protocol would bypass measurements and limits
+	x.r.Body, x.r.ContentLength = http.NoBody, 0 // each attempt sets it
 	proxy := httputil.ReverseProxy{
-		Rewrite: x.rewrite, Transport: x, ModifyResponse: x.answer, BufferPool: buffers, ErrorLog: quiet,
+		Rewrite: x.rewrite, Transport: x, ModifyResponse: x.readHead, BufferPool: buffers, ErrorLog: discardLog,
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { x.refuse(asEnd(x.cancelCause(err))) },
 	}
 	to := &relay{x.w, x}
 	proxy.ServeHTTP(to, x.r)
 	if x.failure == nil {
-		_ = to.FlushError() // while a client that does not read is noticed
+		_ = to.FlushError() // a client that does not read is noticed here
 	}
 }
 
-// rewrite makes the request of upstreams from the client's. ReverseProxy has taken off
-// what belongs to the client's connection (RFC 9110, section 7.6.1).
+// rewrite makes the upstream's request from the client's. ReverseProxy has removed the headers of the client's connection
+// (RFC 9110, section 7.6.1).
 func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 	in, out := p.In, p.Out
 	// The body was read, and has a length now.
@@ -292,22 +288,22 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 	}
 	out.Header.Del("Expect")
 	out.Header.Del("Http2-Settings")
-	if x.ours {
+	if x.ownID {
 		out.Header.Set("X-Request-Id", x.id)
 	}
-	// net/http sends a request again whose header has one of these by its usual spelling.
+	// With one of these headers net/http would send a request again. It does not know the lower-case spelling.
 	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 		if key, ok := out.Header[name]; ok {
 			delete(out.Header, name)
 			out.Header[strings.ToLower(name)] = key
 		}
 	}
-	out.URL.RawQuery = strings.ReplaceAll(in.URL.RawQuery, " ", "%20") // ReverseProxy took off what it cannot parse
+	out.URL.RawQuery = strings.ReplaceAll(in.URL.RawQuery, " ", "%20") // ReverseProxy removed what it cannot parse
 }
 
-// answer looks at the head of an answer, and chooses how the rest is read.
-func (x *exchange) answer(a *http.Response) error {
-	x.dropBody() // it cannot be sent again
+// readHead reads the head of an answer, and chooses how the body is measured.
+func (x *exchange) readHead(a *http.Response) error {
+	x.dropBody() // no further attempt follows
 	m := &x.meter
 	m.Choices = x.choices
 	x.code = a.StatusCode
@@ -322,14 +318,14 @@ func (x *exchange) answer(a *http.Response) error {
 	case kind == "application/json":
 		m.Kind = stream.Whole
 	}
-	if m.Kind != stream.Opaque && x.work != "" {
+	if m.Kind != stream.Opaque && x.operation != "" {
 		m.To = x
 	}
 	if x.code < 300 {
-		x.g.metrics.confirm(x)
+		x.g.metrics.confirmModel(x)
 	}
 	h := x.w.Header()
-	h["Date"], h["Content-Type"] = nil, nil // or net/http would make some
+	h["Date"], h["Content-Type"] = nil, nil // keeps net/http from adding its own
 	return nil
 }
 
@@ -338,11 +334,11 @@ func (x *exchange) Tokens(n int) {
 	if x.tokens.Add(int64(n)) == int64(n) {
 		x.state.Store(uint32(streaming))
 	}
-	x.g.metrics.tokens(x, n)
+	x.g.metrics.countTokens(x, n)
 }
 
 // Interval implements stream.Counter.
-func (x *exchange) Interval(gap int64, n int) { x.g.metrics.interval(x, gap, n) }
+func (x *exchange) Interval(gap int64, n int) { x.g.metrics.observeInterval(x, gap, n) }
 
 // relay is the client's side of an answer.
 type relay struct {
@@ -350,7 +346,7 @@ type relay struct {
 	x *exchange
 }
 
-// Write passes a piece of the answer on, and looks at it.
+// Write passes on a part of the answer, and measures it.
 func (s *relay) Write(p []byte) (n int, err error) {
 	x := s.x
 	at := x.g.now()
@@ -362,14 +358,14 @@ func (s *relay) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// FlushError is what http.ResponseController calls.
+// FlushError flushes the answer. http.ResponseController calls it.
 func (s *relay) FlushError() error {
 	err := s.timeWrite(s.x.ctl.Flush)
-	s.x.whole = s.x.whole || err == nil && s.x.meter.Finished()
+	s.x.sentWhole = s.x.sentWhole || err == nil && s.x.meter.Finished()
 	return err
 }
 
-// timeWrite measures for how long a client's connection takes nothing.
+// timeWrite measures how long a write to the client blocks.
 func (s *relay) timeWrite(write func() error) error {
 	x := s.x
 	began := x.g.now()
@@ -390,7 +386,7 @@ func (x *exchange) refuse(e *end) {
 		x.code = http.StatusBadGateway
 	}
 	if e == errClientGone {
-		return // there is nobody to read it
+		return // nobody reads the answer
 	}
 	text := "sixty gateway: " + strings.ReplaceAll(e.kind, "_", " ")
 	if e.err != nil {
@@ -404,8 +400,8 @@ func (x *exchange) refuse(e *end) {
 	_, _ = x.w.Write(b) // the client may have left
 }
 
-// outcome is why the request did not end well, nil where it did. It is told the panic in
-// which its handler ended, which is http.ErrAbortHandler where an answer broke off.
+// outcome returns why the request failed, or nil. panicked is the value with which the handler panicked:
+// http.ErrAbortHandler if the answer broke off.
 func (x *exchange) outcome(panicked any) *end {
 	if panicked != nil && panicked != http.ErrAbortHandler { //nolint:errorlint // the value itself
 		x.g.cfg.Note(fmt.Sprintf("a request ended in a panic: %v", panicked))
@@ -414,11 +410,11 @@ func (x *exchange) outcome(panicked any) *end {
 	x.meter.End(x.last.Load())
 	cut := x.failure
 	if cut == nil && panicked != nil {
-		_ = (&relay{x.w, x}).FlushError() // the client gets what the upstream gave
+		_ = (&relay{x.w, x}).FlushError() // pass on what the upstream sent
 		cut = asEnd(x.cancelCause(io.ErrUnexpectedEOF))
 	}
-	if x.whole && cut != nil && cut.status == ClientDisconnect {
-		cut = nil // it closed after the last event, before the upstream ended the answer
+	if x.sentWhole && cut != nil && cut.status == ClientDisconnect {
+		cut = nil // the client closed after the last event
 	}
 	switch {
 	case cut != nil:
@@ -435,7 +431,7 @@ func (x *exchange) outcome(panicked any) *end {
 	return nil
 }
 
-// finish notes the end of a request.
+// finish counts the end of a request and releases it.
 func (x *exchange) finish(e *end) {
 	g := x.g
 	x.dropBody()

@@ -64,7 +64,7 @@ func start(t testing.TB, cfg Config, upstreams ...string) *running {
 
 // InFlight is the number of open requests.
 func (r *running) InFlight() (n int) {
-	r.each(func(*exchange) { n++ })
+	r.eachOpen(func(*exchange) { n++ })
 	return n
 }
 
@@ -588,16 +588,16 @@ func TestBodiesTogetherAreBounded(t *testing.T) {
 		return resp.StatusCode
 	}
 	const others = maxHeld - 500
-	g.held.Store(others)
+	g.heldBytes.Store(others)
 	if got := status(); got != http.StatusServiceUnavailable {
 		t.Errorf("status %d, want 503 while other bodies fill the memory", got)
 	}
-	polltest.Until(t, "the refused body is counted no more", func() bool { return g.held.Load() == others })
-	g.held.Store(0)
+	polltest.Until(t, "the refused body is counted no more", func() bool { return g.heldBytes.Load() == others })
+	g.heldBytes.Store(0)
 	if got := status(); got != http.StatusOK {
 		t.Errorf("status %d, want 200 when they are gone", got)
 	}
-	polltest.Until(t, "the body is counted no more", func() bool { return g.held.Load() == 0 })
+	polltest.Until(t, "the body is counted no more", func() bool { return g.heldBytes.Load() == 0 })
 }
 
 // TestAnEngineBehindTLSIsRead trusts the upstream's authority for its metrics too.

@@ -13,12 +13,11 @@ import (
 )
 
 const (
-	maxModels = 64 // told apart; only names that a server has are
+	maxModels = 64 // models with a label of their own
 	maxLabel  = 128
 
-	// mostTogether bounds the token intervals of one chunk of an answer, because an upstream's token counts may be
-	// wrong.
-	mostTogether = 10_000
+	// maxIntervals bounds the token intervals of one part of an answer: an upstream may count wrong.
+	maxIntervals = 10_000
 )
 
 // Buckets.
@@ -27,7 +26,7 @@ var (
 	fine = []float64{.001, .002, .003, .005, .0075, .01, .015, .02, .03, .05, .075, .1, .15, .2, .3, .5, .75, 1, 1.5, 2,
 		3, 5, 7.5, 10, 15, 20, 30, 60, 120, 300, 600}
 
-	// Those of the extended vLLM metrics.
+	// Buckets of the extended vLLM metrics.
 	extendedTTFT  = []float64{0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0}
 	extendedTBT   = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0}
 	extendedE2E   = []float64{0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0}
@@ -40,7 +39,7 @@ const (
 	zeroBelow = 1e-6
 )
 
-// measures is everything that is counted.
+// measures holds the metrics of a Gateway.
 type measures struct {
 	g        *Gateway
 	registry *prometheus.Registry
@@ -49,11 +48,11 @@ type measures struct {
 	models map[string]bool
 	sets   map[[2]string]bool
 
-	// By model and route, and by what else they say.
+	// By model and route; ends by status and codes by code too.
 	offered, output, blocked, ends, codes              *prometheus.CounterVec
 	first, noFirst, gaps, duration, queue, connectTook *prometheus.HistogramVec
 	retries                                            prometheus.Counter
-	// by model; so that rules written for one server keep their meaning
+	// The extended vLLM metrics, by model, for rules that were written for them.
 	extFirst, extGaps, extDuration, batch *prometheus.HistogramVec
 	extTokens, extEnds                    *prometheus.CounterVec
 }
@@ -103,7 +102,8 @@ func newMeasures(g *Gateway) *measures {
 	m.extTokens = counter("vllm_output_tokens_total", "Total output tokens generated", "model")
 	m.extEnds = counter("vllm_requests_completed_total", "Total requests completed", "model", "status")
 	m.batch = histogram("vllm_decode_batch_size",
-		"Decode batch size per step: output tokens over steps between two readings of the engine's counters, once for each step", extendedBatch, "model", "upstream")
+		"Decode batch size per step: output tokens over steps between two readings of the engine's counters, "+
+			"once for each step", extendedBatch, "model", "upstream")
 
 	m.registry.MustRegister(present{g}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -131,16 +131,15 @@ func (m *measures) hasModel(name string) bool {
 	return m.models[name]
 }
 
-// label sets the labels under which a request is counted. It creates the counters with 0, so that the first request
-// is an increase.
-func (m *measures) label(x *exchange) {
+// setLabels sets the labels of a request. It creates their counters with 0, so that the first request is an increase.
+func (m *measures) setLabels(x *exchange) {
 	l := [2]string{x.model, x.route}
 	m.mu.Lock()
 	seen := m.sets[l]
 	m.sets[l] = true
 	m.mu.Unlock()
 	x.labels = l[:]
-	x.shown.Store(&l[0])
+	x.shownModel.Store(&l[0])
 	if seen {
 		return
 	}
@@ -153,7 +152,7 @@ func (m *measures) label(x *exchange) {
 	for _, status := range []Status{
 		Success, ClientError, UpstreamError, ErrorEvent, Timeout, ClientDisconnect, Rejected,
 	} {
-		m.ends.WithLabelValues(x.and(string(status))...)
+		m.ends.WithLabelValues(x.labelsWith(string(status))...)
 	}
 	if x.model == "" {
 		return
@@ -167,65 +166,65 @@ func (m *measures) label(x *exchange) {
 	}
 }
 
-// and returns the request's labels and another one.
-func (x *exchange) and(label string) []string { return append(x.labels[:2:2], label) }
+// labelsWith returns the request's labels and one more.
+func (x *exchange) labelsWith(label string) []string { return append(x.labels[:2:2], label) }
 
-// countArrival counts a request's arrival, if it is known where: one for a model that
-// no server is known to have is counted when it is, or when it ends.
+// countArrival counts a request's arrival. A request for an unknown model is counted when an upstream accepts the model,
+// or when the request ends.
 func (m *measures) countArrival(x *exchange) {
-	m.label(x)
-	if x.asked == "" || x.model != "" {
-		m.offer(x)
+	m.setLabels(x)
+	if x.askedModel == "" || x.model != "" {
+		m.countOffered(x)
 	}
 }
 
-func (m *measures) offer(x *exchange) {
+func (m *measures) countOffered(x *exchange) {
 	if !x.offered {
 		x.offered = true
 		m.offered.WithLabelValues(x.labels...).Inc()
 	}
 }
 
-// confirm takes the model that was asked for as one that exists.
-func (m *measures) confirm(x *exchange) {
-	if x.model == "" && m.addModel(x.asked) {
-		x.model = strings.ToValidUTF8(x.asked, "?")
-		m.label(x)
+// confirmModel gives a request the label of its model, which an upstream has accepted.
+func (m *measures) confirmModel(x *exchange) {
+	if x.model == "" && m.addModel(x.askedModel) {
+		x.model = strings.ToValidUTF8(x.askedModel, "?")
+		m.setLabels(x)
 	}
-	m.offer(x)
+	m.countOffered(x)
 }
 
-func (m *measures) tokens(x *exchange, n int) {
+func (m *measures) countTokens(x *exchange, n int) {
 	m.output.WithLabelValues(x.labels...).Add(float64(n))
 	m.extTokens.WithLabelValues(x.model).Add(float64(n))
 }
 
-func (m *measures) interval(x *exchange, gap int64, n int) {
+func (m *measures) observeInterval(x *exchange, gap int64, n int) {
 	each := time.Duration(gap).Seconds() / float64(n)
 	gaps, extended := m.gaps.WithLabelValues(x.labels...), m.extGaps.WithLabelValues(x.model)
-	for range min(n, mostTogether) {
+	for range min(n, maxIntervals) {
 		gaps.Observe(each)
 		extended.Observe(each)
 	}
 }
 
-// extendedEnds are the statuses of the extended vLLM metrics; others are errors.
+// extendedEnds maps to the statuses of the extended vLLM metrics. Other statuses are "error".
 var extendedEnds = map[Status]string{Success: "success", Timeout: "timeout", ClientDisconnect: "cancelled"}
 
 // countEnd counts the end of a request.
 func (m *measures) countEnd(x *exchange, status Status, now int64) {
-	if x.labels == nil { // it ended before it was known what it is
-		m.label(x)
+	if x.labels == nil { // it ended before its body was read
+		m.setLabels(x)
 	}
-	m.offer(x)
+	m.countOffered(x)
 	l := x.labels
 	answer := &x.meter
 	since := func(at int64) float64 { return time.Duration(at - x.arrived).Seconds() }
 	total, _ := answer.Tokens()
-	missed := float64(max(total-answer.Count.N, 0)) // tokens that only the final account tells of
-	m.ends.WithLabelValues(x.and(string(status))...).Inc()
+	missed := float64(max(total-answer.Count.N, 0)) // tokens that only the final usage counts
+	m.ends.WithLabelValues(x.labelsWith(string(status))...).Inc()
 	if x.code > 0 {
-		m.codes.WithLabelValues(x.and(strconv.Itoa(x.code))...).Inc()
+		m.codes.WithLabelValues(x.labelsWith(strconv.Itoa(x.code))...).Inc()
 	}
 	m.output.WithLabelValues(l...).Add(missed)
 	m.blocked.WithLabelValues(l...).Add(time.Duration(x.blocked).Seconds())
@@ -248,7 +247,7 @@ func (m *measures) countEnd(x *exchange, status Status, now int64) {
 		return
 	}
 	if x.model == "" && answer.First == 0 {
-		return // no server has it: the client made it up
+		return // no server has the model
 	}
 	m.extTokens.WithLabelValues(x.model).Add(missed)
 	if answer.First > 0 {
@@ -263,10 +262,10 @@ func (m *measures) countEnd(x *exchange, status Status, now int64) {
 // present collects the gauges of upstreams and open requests at a scrape.
 type present struct{ g *Gateway }
 
-// Describe implements prometheus.Collector; the labels are checked as they come.
+// Describe implements prometheus.Collector. It describes nothing, because models are not known in advance.
 func (present) Describe(chan<- *prometheus.Desc) {}
 
-// A putter hands out one number; labels are names and values in turn.
+// A putter collects one value. labels are names and values in turn.
 type putter func(kind prometheus.ValueType, name, help string, v float64, labels ...string)
 
 const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
@@ -283,9 +282,9 @@ func (p present) Collect(ch chan<- prometheus.Metric) {
 	}
 	var states [len(stateNames)]int
 	leaks := 0
-	g.each(func(x *exchange) {
+	g.eachOpen(func(x *exchange) {
 		states[x.state.Load()]++
-		if g.leaks(x, now) {
+		if g.isLeak(x, now) {
 			leaks++
 		}
 	})
@@ -308,12 +307,11 @@ func (p present) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// staleEngine is the age from which on a reading says nothing of the present.
+// staleEngine is the age beyond which a reading is not exported.
 const staleEngine = time.Minute
 
-// engineFamilies are what an engine's page says under the gateway's own names, and under the extended vLLM
-// names. The engine counted it, whoever asked; its model is the name that it was started with, whatever
-// adapters and other names requests give.
+// engineFamilies lists the engine's metrics that the gateway exports, under its own and the extended vLLM names. They
+// count the requests of all clients. The model is the engine's own name, not an adapter or alias of a request.
 var engineFamilies = []struct {
 	kind             prometheus.ValueType
 	name, help, from string
@@ -343,9 +341,9 @@ func (e *engineState) collect(put putter, name string) {
 	put(gauge, "sixty_gateway_upstream_engine_missing",
 		"Generation requests open here for a while that are neither running nor waiting in the engine.",
 		float64(e.missing), "upstream", name)
-	if e.born > 0 {
+	if e.created > 0 {
 		put(gauge, "sixty_gateway_upstream_engine_created_seconds",
-			"Start of the upstream engine's counters: two upstreams with the same value are one engine.", e.born,
+			"Start of the upstream engine's counters: two upstreams with the same value are one engine.", e.created,
 			"upstream", name)
 	}
 	for model, m := range e.models {

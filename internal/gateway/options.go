@@ -17,8 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/listen"
 )
 
-// Options are a Config and the listeners of a Gateway as a user names them: addresses and
-// files. Errors name the flags of sixty gateway.
+// Options are the flags of sixty gateway: a Config, and listeners by address. Errors name the flags.
 type Options struct {
 	Config
 	Serving
@@ -50,8 +49,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"after SIGTERM: how long open requests may take; a second signal ends them")
 }
 
-// Start opens what the options name and says where it listens. The returned function
-// serves until its context ends.
+// Start opens the listeners and prints their addresses. The returned function serves until its context ends.
 func (o Options) Start(ctx context.Context, stderr io.Writer) (serve func(context.Context) error, err error) {
 	notes := log.New(stderr, "", log.Ltime)
 	o.Note = func(text string) { notes.Print("note: " + text) }

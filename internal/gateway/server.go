@@ -14,17 +14,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// quiet takes what net/http logs, which is what clients and upstreams did wrong: that is
-// counted.
-var quiet = log.New(io.Discard, "", 0)
+// discardLog drops net/http's log of clients' and upstreams' errors: metrics count them.
+var discardLog = log.New(io.Discard, "", 0)
 
-// Serving says how Serve listens and ends.
+// Serving holds the listeners of Serve, and how it ends.
 type Serving struct {
 	Data, Admin net.Listener // Admin may be nil
 
-	TLS *tls.Config // for clients; nil for cleartext, which speaks HTTP/2 with prior knowledge too
+	TLS *tls.Config // for clients; nil for cleartext, with HTTP/2 by prior knowledge
 
-	DrainTimeout time.Duration // that open requests have after ctx has ended
+	DrainTimeout time.Duration // time for open requests after ctx has ended
 }
 
 // Serve serves until ctx ends, and then until open requests have ended or the drain time is over. It closes the
@@ -33,12 +32,12 @@ func (g *Gateway) Serve(ctx context.Context, s Serving) error {
 	data := &http.Server{
 		Handler: g, Protocols: new(http.Protocols), TLSConfig: s.TLS, MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: readHeader,
-		IdleTimeout:       idleClient, ErrorLog: quiet, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		IdleTimeout:       idleClient, ErrorLog: discardLog, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 	}
 	data.Protocols.SetHTTP1(true)
 	data.Protocols.SetHTTP2(true)
 	data.Protocols.SetUnencryptedHTTP2(true)
-	admin := &http.Server{Handler: g.Admin(), ReadHeaderTimeout: readHeader, IdleTimeout: idleClient, ErrorLog: quiet}
+	admin := &http.Server{Handler: g.Admin(), ReadHeaderTimeout: readHeader, IdleTimeout: idleClient, ErrorLog: discardLog}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { g.Run(running) })
@@ -66,21 +65,21 @@ func (g *Gateway) Serve(ctx context.Context, s Serving) error {
 	return err
 }
 
-// drain lets open requests end.
+// drain waits for open requests, and cuts off those that exceed the drain timeout.
 func (g *Gateway) drain(data *http.Server, s Serving) error {
 	g.draining.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), s.DrainTimeout)
 	defer cancel()
 	_ = data.Shutdown(ctx)
 	n := 0
-	g.each(func(x *exchange) {
+	g.eachOpen(func(x *exchange) {
 		n++
 		x.cancel(errDraining)
 	})
 	if n == 0 {
 		return nil
 	}
-	// They end by themselves now, so that each is counted.
+	// Cancelled requests end by themselves, so that each is counted.
 	ctx, cancel = context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	_ = data.Shutdown(ctx)

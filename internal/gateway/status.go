@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Status is how a request ended. Each has exactly one.
+// Status is how a request ended. Each request has exactly one.
 type Status string
 
 const (
@@ -13,12 +13,11 @@ const (
 	Success Status = "success"
 	// ClientError is an answer of 4xx by the upstream.
 	ClientError Status = "client_error"
-	// UpstreamError is an answer of 5xx, or none: no connection, a broken one, an
-	// answer that breaks HTTP or ends before its end.
+	// UpstreamError is an answer of 5xx, or none: no connection, a broken one, or a malformed or incomplete answer.
 	UpstreamError Status = "upstream_error"
 	// ErrorEvent is an error inside an answer of 200.
 	ErrorEvent Status = "error_event"
-	// Timeout is a limit of the gateway, on the upstream.
+	// Timeout is a request that a limit of the gateway ended.
 	Timeout Status = "timeout"
 	// ClientDisconnect is a client that left, or that stopped reading or sending.
 	ClientDisconnect Status = "client_disconnect"
@@ -26,11 +25,11 @@ const (
 	Rejected Status = "rejected"
 )
 
-// An end is why a request ended otherwise than well, as an error.
+// An end says why a request failed. It is an error.
 type end struct {
 	status Status
-	code   int    // for the client, where nothing was answered yet
-	kind   string // in the error that the client gets
+	code   int    // HTTP status, if nothing was answered yet
+	kind   string // the type of the error that the client gets
 	err    error
 }
 
@@ -43,7 +42,7 @@ func (e *end) Error() string {
 
 func (e *end) Unwrap() error { return e.err }
 
-// Ends that need no further words.
+// Ends without a further cause.
 var (
 	errClientGone   = &end{status: ClientDisconnect, code: 499, kind: "client_gone"}
 	errClientStalls = &end{status: ClientDisconnect, code: 408, kind: "client_stalls"}

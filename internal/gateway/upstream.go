@@ -18,7 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/unanswered"
 )
 
-// upstream is one server.
+// An upstream is one server behind the gateway.
 type upstream struct {
 	url  *url.URL
 	name string // host and path: the label of metrics
@@ -33,19 +33,18 @@ type upstream struct {
 }
 
 const (
-	// keepIdle is how long a connection is kept: uvicorn, which serves vLLM, closes
-	// idle ones after 5 s, and a request that meets the close is lost.
+	// keepIdle is how long an idle connection is kept. uvicorn, which serves vLLM, closes idle connections after 5 s, and
+	// a request sent at that moment is lost.
 	keepIdle = 4 * time.Second
 	maxIdle  = 256
 
 	connectTimeout = 5 * time.Second
 
-	// downAfter is how many health checks in a row must fail. A connection that is
-	// refused counts at once.
+	// downAfter is how many health checks in a row must fail. A refused connection of a request counts at once.
 	downAfter = 2
 )
 
-// newTransport returns what speaks to all upstreams.
+// newTransport returns the transport for all upstreams.
 func newTransport(cfg Config) *http.Transport {
 	dial := cfg.Dial
 	if dial == nil {
@@ -63,9 +62,8 @@ func newUpstream(u *url.URL) *upstream {
 	return &upstream{url: u, name: strings.ToValidUTF8(u.Host+strings.TrimSuffix(u.Path, "/"), "?")}
 }
 
-// check asks an upstream for its health. Any answer below 500 is one: a server
-// that has no such path is not ill.
-func (g *Gateway) check(running context.Context, u *upstream) {
+// checkHealth checks an upstream's health. Any answer below 500 is healthy: a server may lack the path.
+func (g *Gateway) checkHealth(running context.Context, u *upstream) {
 	ctx, cancel := context.WithTimeout(running, max(g.cfg.HealthEvery*4/5, time.Second))
 	defer cancel()
 	cause := ""
@@ -87,7 +85,7 @@ func (g *Gateway) check(running context.Context, u *upstream) {
 	case cause == "":
 		u.failed = 0
 		g.setDown(u, false, "")
-	case running.Err() == nil: // or the check was cut off
+	case running.Err() == nil: // otherwise the gateway ends
 		if u.failed++; u.failed >= downAfter {
 			g.setDown(u, true, cause)
 		}
@@ -104,7 +102,7 @@ func (g *Gateway) setDown(u *upstream, down bool, why string) {
 	}
 }
 
-// rootCause is the end of an error's chain in words that hold no URL.
+// rootCause returns the innermost cause of an error, without URLs.
 func rootCause(err error) string {
 	err = unanswered.Cause(err)
 	var errno syscall.Errno
@@ -114,9 +112,9 @@ func rootCause(err error) string {
 	return err.Error()
 }
 
-// pick chooses, among the upstreams that are up and were not tried, the one with the fewest open requests. If all are
-// down they are tried nevertheless, because the health check may be wrong.
-func (g *Gateway) pick(tried *upstream) (best *upstream) {
+// pickUpstream returns the upstream with the fewest open requests among those that are up and not tried. If all are down
+// it chooses among them, because the health check may be wrong.
+func (g *Gateway) pickUpstream(tried *upstream) (best *upstream) {
 	turn := int(g.turn.Add(1))
 	for _, down := range []bool{false, true} {
 		for i := range g.upstreams {
@@ -132,12 +130,12 @@ func (g *Gateway) pick(tried *upstream) (best *upstream) {
 	return tried
 }
 
-// RoundTrip implements http.RoundTripper for ReverseProxy: it asks an upstream and, where
-// that cannot have got a byte of the request, once more another one.
+// RoundTrip implements http.RoundTripper for ReverseProxy. If no byte of the request can have reached the upstream, it
+// tries another one, once.
 func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	var tried *upstream
 	for {
-		u := x.g.pick(tried)
+		u := x.g.pickUpstream(tried)
 		x.up.Store(u)
 		u.inFlight.Add(1)
 		u.requests.Add(1)
@@ -163,12 +161,11 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// attempt asks one upstream. With an error, untouched says that not a byte of the request
-// has left: there was no connection, or not even the head was written to it.
+// attempt sends the request to one upstream. With an error, untouched says that no byte of the request was written.
 //
-// The transport itself sends a request again where a kept connection turns out to be
-// closed, and this one has no body, and is a GET, HEAD or OPTIONS or was not begun to be
-// written: without GetBody and the usual spelling of Idempotency-Key that is all.
+// The transport itself repeats a request on a kept connection that turns out to be closed, if the request has no body and
+// is a GET, HEAD or OPTIONS, or if nothing of it was written. The missing GetBody and the spelling of Idempotency-Key
+// prevent other repetitions.
 func (x *exchange) attempt(u *upstream, r *http.Request) (answer *http.Response, untouched bool, err error) {
 	g := x.g
 	x.setState(connecting)
@@ -182,14 +179,14 @@ func (x *exchange) attempt(u *upstream, r *http.Request) (answer *http.Response,
 		WroteHeaders: func() { begun.Store(true) },
 		WroteRequest: func(httptrace.WroteRequestInfo) {
 			x.touch()
-			body.Reset(nil) // lets go of the body: the answer may take long
+			body.Reset(nil) // release the body: the answer may take long
 		},
 	}))
 	own := *r.URL
 	r.URL = &own
 	(&httputil.ProxyRequest{Out: r}).SetURL(u.url)
 	if r.ContentLength = int64(len(x.body)); r.ContentLength > 0 {
-		r.Body = io.NopCloser(body) // of a kind that net/http sends together with the head
+		r.Body = io.NopCloser(body) // net/http sends this type together with the head
 	}
 	if answer, err = g.transport.RoundTrip(r); err == nil {
 		return answer, false, nil

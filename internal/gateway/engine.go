@@ -132,7 +132,8 @@ func (e *engineState) update(g *Gateway, u *upstream, now map[string]engineReadi
 	e.excess, e.missing = max(e.inEngine-open, 0), max(settled-e.inEngine, 0)
 }
 
-// openAt counts the open requests at an upstream. settled counts those that generate and arrived longer than ago before.
+// openAt counts the open requests at an upstream. settled counts those that generate and arrived longer than ago
+// before.
 func (g *Gateway) openAt(u *upstream, ago time.Duration) (open, settled int) {
 	now := g.now()
 	g.eachOpen(func(x *exchange) {

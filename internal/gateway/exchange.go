@@ -64,8 +64,8 @@ type exchange struct {
 // generates reports whether the route generates tokens.
 func (x *exchange) generates() bool { return x.operation == "chat" || x.operation == "text_completion" }
 
-// cancel ends the exchange from another goroutine. The first cause stays. The caller holds the gateway's lock, so that the
-// exchange has not ended: afterwards its connection may serve another one.
+// cancel ends the exchange from another goroutine. The first cause stays. The caller holds the gateway's lock, so that
+// the exchange has not ended: afterwards its connection may serve another one.
 func (x *exchange) cancel(cause *end) {
 	x.stop(cause)
 	// Reads and writes that block on the client end too: HTTP/2 streams and HTTP/1 connections have deadlines.

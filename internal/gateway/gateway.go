@@ -54,7 +54,8 @@ type Gateway struct {
 	draining  atomic.Bool  // the readiness check fails
 }
 
-// New returns a Gateway, or an error for a configuration that cannot work. No upstream need answer yet; Run watches them.
+// New returns a Gateway, or an error for a configuration that cannot work. No upstream need answer yet; Run watches
+// them.
 func New(cfg Config) (*Gateway, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -178,8 +179,8 @@ const firstRead = 1 << 20
 // maxHeld bounds the bodies of all requests in memory, in bytes. Each is held until its answer begins.
 const maxHeld = 4 << 30
 
-// readBody reads the whole body before any upstream is asked. So no upstream sees a body that is malformed, too large or
-// cut off. Afterwards net/http reports that the client has left.
+// readBody reads the whole body before any upstream is asked. So no upstream sees a body that is malformed, too large
+// or cut off. Afterwards net/http reports that the client has left.
 func (x *exchange) readBody() error {
 	if x.r.ContentLength == 0 {
 		return nil
@@ -273,8 +274,8 @@ func (x *exchange) forward() {
 	}
 }
 
-// rewrite makes the upstream's request from the client's. ReverseProxy has removed the headers of the client's connection
-// (RFC 9110, section 7.6.1).
+// rewrite makes the upstream's request from the client's. ReverseProxy has removed the headers of the client's
+// connection (RFC 9110, section 7.6.1).
 func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 	in, out := p.In, p.Out
 	// The body was read, and has a length now.

@@ -169,8 +169,8 @@ func (m *measures) setLabels(x *exchange) {
 // labelsWith returns the request's labels and one more.
 func (x *exchange) labelsWith(label string) []string { return append(x.labels[:2:2], label) }
 
-// countArrival counts a request's arrival. A request for an unknown model is counted when an upstream accepts the model,
-// or when the request ends.
+// countArrival counts a request's arrival. A request for an unknown model is counted when an upstream accepts the
+// model, or when the request ends.
 func (m *measures) countArrival(x *exchange) {
 	m.setLabels(x)
 	if x.askedModel == "" || x.model != "" {

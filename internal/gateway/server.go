@@ -37,7 +37,8 @@ func (g *Gateway) Serve(ctx context.Context, s Serving) error {
 	data.Protocols.SetHTTP1(true)
 	data.Protocols.SetHTTP2(true)
 	data.Protocols.SetUnencryptedHTTP2(true)
-	admin := &http.Server{Handler: g.Admin(), ReadHeaderTimeout: readHeader, IdleTimeout: idleClient, ErrorLog: discardLog}
+	admin := &http.Server{Handler: g.Admin(), ReadHeaderTimeout: readHeader, IdleTimeout: idleClient,
+		ErrorLog: discardLog}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { g.Run(running) })

@@ -33,8 +33,8 @@ type upstream struct {
 }
 
 const (
-	// keepIdle is how long an idle connection is kept. uvicorn, which serves vLLM, closes idle connections after 5 s, and
-	// a request sent at that moment is lost.
+	// keepIdle is how long an idle connection is kept. uvicorn, which serves vLLM, closes idle connections after 5 s,
+	// and a request sent at that moment is lost.
 	keepIdle = 4 * time.Second
 	maxIdle  = 256
 
@@ -112,8 +112,8 @@ func rootCause(err error) string {
 	return err.Error()
 }
 
-// pickUpstream returns the upstream with the fewest open requests among those that are up and not tried. If all are down
-// it chooses among them, because the health check may be wrong.
+// pickUpstream returns the upstream with the fewest open requests among those that are up and not tried. If all are
+// down it chooses among them, because the health check may be wrong.
 func (g *Gateway) pickUpstream(tried *upstream) (best *upstream) {
 	turn := int(g.turn.Add(1))
 	for _, down := range []bool{false, true} {
@@ -163,9 +163,9 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // attempt sends the request to one upstream. With an error, untouched says that no byte of the request was written.
 //
-// The transport itself repeats a request on a kept connection that turns out to be closed, if the request has no body and
-// is a GET, HEAD or OPTIONS, or if nothing of it was written. The missing GetBody and the spelling of Idempotency-Key
-// prevent other repetitions.
+// The transport itself repeats a request on a kept connection that turns out to be closed, if the request has no body
+// and is a GET, HEAD or OPTIONS, or if nothing of it was written. The missing GetBody and the spelling of
+// Idempotency-Key prevent other repetitions.
 func (x *exchange) attempt(u *upstream, r *http.Request) (answer *http.Response, untouched bool, err error) {
 	g := x.g
 	x.setState(connecting)

@@ -80,22 +80,27 @@ func Compare(a, b *Result, tolerance float64) (*Comparison, error) {
 		c.Changes = append(c.Changes, x)
 	}
 	for i, adjusted := range adjustByHolm(p) {
-		x := &c.Changes[i]
-		if !math.IsNaN(adjusted) {
-			x.P = &adjusted
-		}
-		switch higherIsBetter := x.Unit == "1/s"; {
-		case math.IsNaN(adjusted):
-		case adjusted > significance || math.Abs(x.Relative) <= tolerance:
-			x.Verdict = Same
-		case (x.Relative > 0) == higherIsBetter:
-			x.Verdict = Better
-		default:
-			x.Verdict = Worse
-		}
+		c.Changes[i].judge(adjusted, tolerance)
 	}
 	c.addNotes(a, b)
 	return c, nil
+}
+
+// judge sets the verdict of a change from its adjusted p-value, which is NaN if there are too few values.
+func (x *Change) judge(p, tolerance float64) {
+	if math.IsNaN(p) {
+		return
+	}
+	x.P = &p
+	higherIsBetter := x.Unit == "1/s"
+	switch {
+	case p > significance || math.Abs(x.Relative) <= tolerance:
+		x.Verdict = Same
+	case (x.Relative > 0) == higherIsBetter:
+		x.Verdict = Better
+	default:
+		x.Verdict = Worse
+	}
 }
 
 // addNotes lists what makes the two results hard to compare.

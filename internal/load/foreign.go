@@ -9,23 +9,24 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// A foreignFormat is how another load generator writes its results. In its paths a dot goes a level down, and a star
-// stands for the name of a latency.
+// A foreignFormat describes the result file of another load generator. A dot in a path separates levels. A star stands
+// for the name of a latency.
 type foreignFormat struct {
 	title     string
-	runs      string // list of the runs in a file; "" where it has one
+	runs      string // path of the list of runs; "" for a file with one run
 	latencies map[Metric]foreignLatency
 
-	mean, deviation, count string             // of a latency
-	quantiles              map[float64]string // of a latency
+	// Paths of a latency's statistics.
+	mean, deviation, count string
+	quantiles              map[float64]string
 
 	complete, failed string
 	requests, output string // per second
-	prompt, answer   string // tokens: the mean of a request, or with sums of all
+	prompt, answer   string // tokens: the mean of requests, or their sum with sums
 	sums             bool
 }
 
-// A foreignLatency is the name of a latency, and how many of its units are in a second.
+// A foreignLatency has the name of a latency, and the number of its units in a second.
 type foreignLatency struct {
 	name string
 	per  float64
@@ -33,9 +34,9 @@ type foreignLatency struct {
 
 const milliseconds = 1000
 
-// foreignFormats are those of vLLM 0.33 (benchmarks/serve.py), AIPerf 0.13 (common/models/export_models.py) and
-// GuideLLM 0.8 (benchmark/schemas/metrics.py). What the latter two call the latency between tokens is a mean of each
-// request, as TPOT is.
+// foreignFormats describes vLLM 0.33 (benchmarks/serve.py), AIPerf 0.13 (common/models/export_models.py) and
+// GuideLLM 0.8 (benchmark/schemas/metrics.py). AIPerf and GuideLLM give the mean gap of each request as the inter-token
+// latency: that is TPOT.
 var foreignFormats = []foreignFormat{
 	{
 		title: "vllm bench serve",
@@ -79,8 +80,8 @@ var foreignFormats = []foreignFormat{
 	},
 }
 
-// readForeign reads a file of another load generator; false if it is none.
-func readForeign(raw []byte) (*Result, bool, error) {
+// readForeign reads a result file of another load generator. known is false if no format matches.
+func readForeign(raw []byte) (r *Result, known bool, err error) {
 	var file any
 	if json.Unmarshal(raw, &file) != nil {
 		return nil, false, nil
@@ -105,6 +106,7 @@ func readForeign(raw []byte) (*Result, bool, error) {
 	return nil, false, nil
 }
 
+// readRun makes a Result of one run. A latency without mean or count is left out.
 func (f *foreignFormat) readRun(run any) *Result {
 	number := func(path, latency string) (float64, bool) {
 		v, ok := lookUp(run, strings.ReplaceAll(path, "*", latency)).(float64)
@@ -149,7 +151,7 @@ func (f *foreignFormat) readRun(run any) *Result {
 	return r
 }
 
-// lookUp returns what lies at a path in decoded JSON, or nil.
+// lookUp returns the value at a path in decoded JSON, or nil.
 func lookUp(v any, path string) any {
 	for step := range strings.SplitSeq(path, ".") {
 		object, _ := v.(map[string]any)

@@ -228,7 +228,8 @@ func ReadFile(path string) (*Result, error) {
 	}
 	r, err := readResult(raw)
 	if err != nil {
-		return nil, hint.Or(fmt.Errorf("%s: read result: %w", path, err), "pass a file written by sixty bench --save, vllm bench serve --save-result, AIPerf or GuideLLM")
+		return nil, hint.Or(fmt.Errorf("%s: read result: %w", path, err),
+			"pass a file written by sixty bench --save, vllm bench serve --save-result, AIPerf or GuideLLM")
 	}
 	return r, nil
 }

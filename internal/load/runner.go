@@ -34,7 +34,7 @@ type Config struct {
 }
 
 const (
-	maxStreams     = 10_000 // of an open loop, which ends if it needs more
+	maxStreams     = 10_000 // in an open loop, which ends if it needs more
 	maxConcurrency = 200_000
 	dialers        = 64 // connections opened at once before a closed loop
 )
@@ -255,6 +255,7 @@ func (r *Runner) mergeReceiveLags() (l Lag) {
 	return l
 }
 
+// closeAll closes the connections of all streams.
 func (r *Runner) closeAll() {
 	for _, s := range r.opened {
 		s.way.Close()

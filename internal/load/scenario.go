@@ -13,11 +13,11 @@ import (
 // A Scenario is a named test: a workload and its schedule.
 type Scenario struct {
 	Name     string
-	Goal     string // for people
+	Goal     string // purpose, for reports
 	Workload workload.Spec
 
 	Concurrency int                // streams of a closed loop
-	Arrivals    *workload.Arrivals // of an open loop, or nil
+	Arrivals    *workload.Arrivals // schedule of an open loop, or nil
 	Requests    int
 	Duration    time.Duration
 }

@@ -58,8 +58,8 @@ type endpoint struct {
 	base    *url.URL    // the server's
 	header  http.Header // for every request, without X-Request-Id
 	prefix  []byte      // body up to a prompt of words
-	end     string      // what closes it
-	suffix  []byte      // body after the prompt, up to the number of tokens
+	end     string      // body after a prompt of words, up to suffix
+	suffix  []byte      // further fields of the body, up to the number of tokens
 	minimum bool        // send min_tokens
 
 	prompts    [][]byte      // the user's own: each the body up to and with the prompt; nil for words

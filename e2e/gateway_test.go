@@ -132,8 +132,8 @@ func fetch(t *testing.T, url, body string) answered {
 	return answered{resp.StatusCode, resp.Header.Get("Content-Type"), volatile.ReplaceAllString(string(b), "…")}
 }
 
-// cancellations runs more impatient clients than the server's batch holds, diagnoses meanwhile, and prints the corrected
-// percentiles beside the engine's.
+// cancellations runs more impatient clients than the server's batch holds, diagnoses meanwhile, and prints the
+// corrected percentiles beside the engine's.
 func cancellations(t *testing.T, ctx context.Context, bin, server, gateway, admin string) {
 	load, stop := context.WithTimeout(ctx, 40*time.Second)
 	defer stop()

@@ -25,9 +25,9 @@ type cluster struct {
 	bin string
 }
 
-// TestKubernetes applies the chart and the manifests to a real API server, and lets the monitor find pods there with the
-// permissions that the chart gives it, and with one missing. It needs SIXTY_BIN, and SIXTY_KUBERNETES: a directory with
-// etcd, kube-apiserver, kubectl, helm, and crd/ of the Prometheus operator.
+// TestKubernetes applies the chart and the manifests to a real API server, and lets the monitor find pods there with
+// the permissions that the chart gives it, and with one missing. It needs SIXTY_BIN, and SIXTY_KUBERNETES: a directory
+// with etcd, kube-apiserver, kubectl, helm, and crd/ of the Prometheus operator.
 func TestKubernetes(t *testing.T) {
 	bin, tools := os.Getenv("SIXTY_BIN"), os.Getenv("SIXTY_KUBERNETES")
 	if bin == "" || tools == "" {

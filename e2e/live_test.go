@@ -37,8 +37,8 @@ var liveCases = []liveCase{
 	{"replica-imbalance", "sick", 15, []string{"diagnose", "--output", "json", "URLS"}, 60, []string{"replica-imbalance"}},
 }
 
-// TestLive plays scenarios and meanwhile runs the product against the servers. SIXTY_BIN names the binary; without it the
-// test skips.
+// TestLive plays scenarios and meanwhile runs the product against the servers. SIXTY_BIN names the binary; without it
+// the test skips.
 func TestLive(t *testing.T) {
 	bin := product(t)
 	fl := newFleet(t)

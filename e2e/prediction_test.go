@@ -87,9 +87,9 @@ type predictedFix struct {
 	}
 }
 
-// TestFixIsWorthItsPrediction lets a real server thrash, asks the product for a fix and its prediction, applies the fix,
-// drives the same load again, and compares the measurement with the prediction. SIXTY_BIN names the binary, SIXTY_RUNS the
-// number of runs (1 by default).
+// TestFixIsWorthItsPrediction lets a real server thrash, asks the product for a fix and its prediction, applies the
+// fix, drives the same load again, and compares the measurement with the prediction. SIXTY_BIN names the binary,
+// SIXTY_RUNS the number of runs (1 by default).
 func TestFixIsWorthItsPrediction(t *testing.T) {
 	bin := product(t)
 	runs := 1
@@ -111,8 +111,8 @@ func TestFixIsWorthItsPrediction(t *testing.T) {
 	}
 }
 
-// compareTrial applies a fix and prints a table: the diagnosed window, its simulation, the minute after it, a minute with
-// the fix, and the prediction of that.
+// compareTrial applies a fix and prints a table: the diagnosed window, its simulation, the minute after it, a minute
+// with the fix, and the prediction of that.
 func compareTrial(t *testing.T, fl *fleet, tr *trial, page *predictedPage, now map[string]float64, seed uint64) {
 	t.Helper()
 	for _, f := range page.Findings[0].Fixes {

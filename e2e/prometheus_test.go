@@ -94,10 +94,10 @@ func TestHealthyHour(t *testing.T) {
 	must.Succeed(t, err)
 }
 
-// TestPrometheus lets a real Prometheus scrape a real vLLM every 15 s with the generated scrape configuration and rules.
-// In the healthy phase neither an alert nor "sixty diagnose --prometheus", every 15 s, may find anything. After the fault
-// the verdict, every 5 s, must be right within a minute; the alert must be active soon, and fire when its "for" has
-// passed. It needs SIXTY_VLLM and SIXTY_BIN, and takes 25 minutes.
+// TestPrometheus lets a real Prometheus scrape a real vLLM every 15 s with the generated scrape configuration and
+// rules. In the healthy phase neither an alert nor "sixty diagnose --prometheus", every 15 s, may find anything. After
+// the fault the verdict, every 5 s, must be right within a minute; the alert must be active soon, and fire when its
+// "for" has passed. It needs SIXTY_VLLM and SIXTY_BIN, and takes 25 minutes.
 func TestPrometheus(t *testing.T) {
 	bin := product(t, "prometheus")
 	fl := newFleet(t)

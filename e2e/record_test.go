@@ -75,8 +75,8 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// arguments splits a scenario's server arguments and adds those of -append, which win: if a flag is repeated, vLLM takes
-// the last.
+// arguments splits a scenario's server arguments and adds those of -append, which win: if a flag is repeated, vLLM
+// takes the last.
 func arguments(line string) []string { return strings.Fields(line + " " + *appendFlag) }
 
 // A fleet keeps servers running from one scenario to the next. An interrupt ends its context, which stops the servers.

@@ -111,8 +111,8 @@ func newTruth(sc *Scenario) *Truth {
 	}
 }
 
-// record plays a scenario against servers and writes NAME.tar.zst and NAME.json into out. The single scrapes are written
-// to scratch.
+// record plays a scenario against servers and writes NAME.tar.zst and NAME.json into out. The single scrapes are
+// written to scratch.
 func record(ctx context.Context, sc *Scenario, name, notes string, servers []*Server, scratch, out string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()
@@ -145,8 +145,8 @@ func record(ctx context.Context, sc *Scenario, name, notes string, servers []*Se
 	return os.WriteFile(filepath.Join(out, name+".json"), append(b, '\n'), 0o644)
 }
 
-// play runs the phases and scrapes into dir. If during is not nil, it is called when a phase begins, with a context that
-// ends with the phase.
+// play runs the phases and scrapes into dir. If during is not nil, it is called when a phase begins, with a context
+// that ends with the phase.
 func play(ctx context.Context, sc *Scenario, d *driver, dir string, truth *Truth, during func(ctx context.Context, phase int)) error {
 	run, stop := context.WithCancel(ctx)
 	defer stop()

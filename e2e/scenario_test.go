@@ -113,8 +113,8 @@ func refused(t Traffic, fraction float64, bad ...Badness) Traffic {
 	return t
 }
 
-// mixed is an assistant's traffic: chats, questions about a few documents, now and then a long prompt or several requests
-// at once.
+// mixed is an assistant's traffic: chats, questions about a few documents, now and then a long prompt or several
+// requests at once.
 func mixed(rate float64) []Traffic {
 	return []Traffic{
 		chat(rate),

@@ -24,9 +24,9 @@ const (
 	maxBody        = 16 << 20
 )
 
-// scrape scrapes once a second until ctx ends, and writes dir/NAME/UNIX_MS.prom, named after the time at which the scrape
-// began. A failed scrape leaves an empty file. As in Prometheus, a scrape that takes longer than the interval delays the
-// next one.
+// scrape scrapes once a second until ctx ends, and writes dir/NAME/UNIX_MS.prom, named after the time at which the
+// scrape began. A failed scrape leaves an empty file. As in Prometheus, a scrape that takes longer than the interval
+// delays the next one.
 func scrape(ctx context.Context, s *Server, dir string) error {
 	dir = filepath.Join(dir, s.Name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

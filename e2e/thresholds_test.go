@@ -29,16 +29,17 @@ var (
 var measuredServer = Scenario{Name: "thresholds",
 	Servers: []string{"--max-model-len 1024 --block-size 16 --max-num-seqs 8 --num-gpu-blocks-override 800"}}
 
-// The requests of all loads, and the objective of the search. It is loose, because the search looks for the load at which
-// a queue begins to grow.
+// The requests of all loads, and the objective of the search. It is loose, because the search looks for the load at
+// which a queue begins to grow.
 const (
 	thresholdPrompt    = "100"
 	thresholdOutput    = "40"
 	thresholdObjective = "objectives:\n  - model: \"*\"\n    ttft_p95: 1500ms\n    e2e_p95: 8s\n"
 )
 
-// The share of the capacity that the server should carry, and the number of closed-loop clients that overload it. Clients
-// bound the queue: with thousands of open streams the API server could not serve its metrics, and would count as down.
+// The share of the capacity that the server should carry, and the number of closed-loop clients that overload it.
+// Clients bound the queue: with thousands of open streams the API server could not serve its metrics, and would count
+// as down.
 const (
 	carried  = 0.6
 	overload = 200

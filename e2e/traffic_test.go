@@ -72,8 +72,8 @@ type Bursts struct {
 // Badness is the kind of a request that a server must refuse.
 type Badness string
 
-// What vLLM 0.23.0 answers, and what it counts in http_requests_total. An error after the request's validation becomes an
-// answer outside of the middleware that counts, which sees an exception: 5xx.
+// What vLLM 0.23.0 answers, and what it counts in http_requests_total. An error after the request's validation becomes
+// an answer outside of the middleware that counts, which sees an exception: 5xx.
 const (
 	BadMaxTokens  Badness = "max_tokens -1"   // 400, counted 4xx
 	BadModel      Badness = "unknown model"   // 404, counted 4xx
@@ -139,8 +139,8 @@ func newDriver(servers []*Server, seed uint64) *driver {
 	}
 }
 
-// start starts a traffic. It sends new requests until phase ends. Requests in flight continue until run ends, or, if the
-// traffic hangs up, until phase ends.
+// start starts a traffic. It sends new requests until phase ends. Requests in flight continue until run ends, or, if
+// the traffic hangs up, until phase ends.
 func (d *driver) start(run, phase context.Context, number, index int, t Traffic) {
 	life := run
 	if t.HangUp {

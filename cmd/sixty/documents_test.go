@@ -298,8 +298,8 @@ func TestDocumentedFilesAreRead(t *testing.T) {
 
 var printed = regexp.MustCompile("(?s)```text\n\\$ (sixty [^\n]*)\n(.*?)```\n")
 
-// TestDocumentsShowWhatIsPrinted compares the output in documents with what the command above it prints. A last line "…"
-// stands for the rest.
+// TestDocumentsShowWhatIsPrinted compares the output in documents with what the command above it prints. A last line
+// "…" stands for the rest.
 func TestDocumentsShowWhatIsPrinted(t *testing.T) {
 	found := 0
 	for page, text := range documentPages(t) {

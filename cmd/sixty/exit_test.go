@@ -35,7 +35,8 @@ var exitsElsewhere = map[string]string{
 // exitRow matches a row of the table of exit codes.
 var exitRow = regexp.MustCompile("(?m)^\\| (\\d+) \\| (every command|`.*`) \\| (.*) \\|$")
 
-// readExits returns the rows of the table of exit codes in docs/install.md: meanings by code and verb, "" for all verbs.
+// readExits returns the rows of the table of exit codes in docs/install.md: meanings by code and verb, "" for all
+// verbs.
 func readExits(t *testing.T) map[string]string {
 	t.Helper()
 	rows := map[string]string{}

@@ -168,8 +168,8 @@ func ask(address, body string) string {
 // growing matches a number of a page that grows with each scrape: {100+5n}.
 var growing = regexp.MustCompile(`\{(\d+)\+(\d+)n\}`)
 
-// writePages is a command of scripts: pages FILE SCRAPES TARGET writes a recording of a target, with a scrape every 15 s,
-// from a page with growing numbers.
+// writePages is a command of scripts: pages FILE SCRAPES TARGET writes a recording of a target, with a scrape
+// every 15 s, from a page with growing numbers.
 func writePages() {
 	page, err := os.ReadFile(os.Args[1])
 	if err != nil {

@@ -104,8 +104,8 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 	}
 }
 
-// interrupted starts a command and interrupts it after a while. It returns the time until the command ended, its exit code
-// and its output.
+// interrupted starts a command and interrupts it after a while. It returns the time until the command ended, its exit
+// code and its output.
 func interrupted(t *testing.T, args []string, after time.Duration) (took time.Duration, code int, out string) {
 	t.Helper()
 	cmd, said := command(t, args...)

@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 // asCommand is the environment variable that makes the test binary the command itself.
 const asCommand = "SIXTY_TEST_AS_COMMAND"
 
-// TestScripts runs the binary as a user does. A script finds recordings in $RECORDINGS, outputs of nvidia-smi in $NVIDIA,
-// and servers behind $VLLM; see serve.
+// TestScripts runs the binary as a user does. A script finds recordings in $RECORDINGS, outputs of nvidia-smi in
+// $NVIDIA, and servers behind $VLLM; see serve.
 func TestScripts(t *testing.T) {
 	runScripts(t, "testdata/script", func(*testscript.Env) error { return nil })
 }

@@ -38,8 +38,8 @@ func away(t *testing.T) time.Duration {
 	return d
 }
 
-// TestAlertmanager holds that a real Alertmanager groups and resolves the monitor's alerts. Alerts that begin or end while
-// it is away are sent once when it is back; meanwhile the page says that it is away.
+// TestAlertmanager holds that a real Alertmanager groups and resolves the monitor's alerts. Alerts that begin or end
+// while it is away are sent once when it is back; meanwhile the page says that it is away.
 func TestAlertmanager(t *testing.T) {
 	bin := tool(t, "SIXTY_ALERTMANAGER", "prometheus-alertmanager", "apt-get install prometheus-alertmanager")
 	p := newListener(t, func(*notice) {})

@@ -12,8 +12,8 @@
 //	SIXTY_BIN=$PWD/bin/sixty SIXTY_THANOS=$PWD/thanos/thanos go test -tags e2e -timeout 30m -v ./e2e/serve
 //
 // SIXTY_ROUNDS=12 makes TestRounds judge a thousand servers twelve times; it needs a machine of its own.
-// SIXTY_ALERTMANAGER_AWAY=1h keeps the Alertmanager of TestAlertmanager away for longer. SIXTY_BESIEGED=2h is the length
-// of TestIncidents, a siege while servers fail.
+// SIXTY_ALERTMANAGER_AWAY=1h keeps the Alertmanager of TestAlertmanager away for longer. SIXTY_BESIEGED=2h is the
+// length of TestIncidents, a siege while servers fail.
 //
 // A test skips if a program is missing. SIXTY_PROMETHEUS, SIXTY_PROMTOOL, SIXTY_ALERTMANAGER and SIXTY_VICTORIA_METRICS
 // name programs that are not on PATH.

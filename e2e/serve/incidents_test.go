@@ -122,8 +122,8 @@ func (m *monitored) export(end time.Time) {
 }
 
 // TestIncidents attacks the monitor while servers die, hang, are overloaded and restart. A healthy receiver must be
-// notified of each fault once, within two evaluations of the one that named it, and of its end. Two other receivers hang
-// and fail.
+// notified of each fault once, within two evaluations of the one that named it, and of its end. Two other receivers
+// hang and fail.
 func TestIncidents(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv("SIXTY_BESIEGED"))
 	if err != nil {

@@ -112,9 +112,9 @@ func atLeast(a, b string) bool {
 	return err1 == nil && err2 == nil && x >= y
 }
 
-// TestFullDisk fills the monitor's disk. The page must say so, and nothing may be called healthy; after a minute it is a
-// page, and so is a server that is killed then. A kill -9 meanwhile must lose no stored sample and end no page. When there
-// is room again, all must be healthy. It needs root, for a small file system.
+// TestFullDisk fills the monitor's disk. The page must say so, and nothing may be called healthy; after a minute it is
+// a page, and so is a server that is killed then. A kill -9 meanwhile must lose no stored sample and end no page. When
+// there is room again, all must be healthy. It needs root, for a small file system.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=3m", "none", dir).CombinedOutput(); err != nil {

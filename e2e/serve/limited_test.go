@@ -15,8 +15,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 )
 
-// limited prepends a command that limits a program to the memory of the shipped pod: with a cgroup, which systemd or the
-// test makes, or else with the limit of the garbage collector, whose success the test measures.
+// limited prepends a command that limits a program to the memory of the shipped pod: with a cgroup, which systemd or
+// the test makes, or else with the limit of the garbage collector, whose success the test measures.
 func limited(t *testing.T, argv ...string) []string {
 	scope := []string{"systemd-run", "--scope", "-q", "-p", fmt.Sprintf("MemoryMax=%d", memoryLimit), "-p",
 		"MemorySwapMax=0"}

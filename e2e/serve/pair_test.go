@@ -19,8 +19,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// How long two monitors may take to agree, and a new leader to notify: two evaluations of two seconds, and the time until
-// the cluster notices that one is gone.
+// How long two monitors may take to agree, and a new leader to notify: two evaluations of two seconds, and the time
+// until the cluster notices that one is gone.
 const (
 	agreeWithin = 30 * time.Second
 	tellWithin  = time.Minute
@@ -28,8 +28,8 @@ const (
 	saidWithin  = 2 * time.Second  // until the other knows of a notification; after a kill before that it is repeated
 )
 
-// TestPair kills each of two monitors in turn, under load. Each notification must be sent exactly once, and notes made at
-// one monitor must be at the other.
+// TestPair kills each of two monitors in turn, under load. Each notification must be sent exactly once, and notes made
+// at one monitor must be at the other.
 func TestPair(t *testing.T) {
 	people := newListener(t, func(*notice) {})
 	t.Cleanup(func() {

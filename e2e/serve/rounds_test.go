@@ -64,8 +64,8 @@ func (h *history) add(t *testing.T, body []byte, kind string) {
 	h.pages++
 }
 
-// ownPart returns what a replica adds to a counter of the server that it imitates, so that it differs from other replicas:
-// a start time and counts of its own.
+// ownPart returns what a replica adds to a counter of the server that it imitates, so that it differs from other
+// replicas: a start time and counts of its own.
 func ownPart(name string, number int) float64 {
 	switch {
 	case strings.HasSuffix(name, "_created"), name == "process_start_time_seconds":

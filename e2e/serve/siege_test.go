@@ -79,8 +79,8 @@ func markup(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// TestSiege attacks one monitor in every way at once. It must judge and show its page all the time, in the memory of the
-// shipped pod.
+// TestSiege attacks one monitor in every way at once. It must judge and show its page all the time, in the memory of
+// the shipped pod.
 func TestSiege(t *testing.T) {
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 8, Warm: time.Minute})
 	must.Succeed(t, err)

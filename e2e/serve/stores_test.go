@@ -113,8 +113,8 @@ func (m *monitored) doubtful() func() bool {
 	}
 }
 
-// TestStoreVictoriaMetrics lets two monitors scrape one half of the servers each and write to one VictoriaMetrics, which
-// a third monitor reads.
+// TestStoreVictoriaMetrics lets two monitors scrape one half of the servers each and write to one VictoriaMetrics,
+// which a third monitor reads.
 func TestStoreVictoriaMetrics(t *testing.T) {
 	bin := tool(t, "SIXTY_VICTORIA_METRICS", "victoria-metrics", "apt-get install victoria-metrics")
 	a, _ := servers(t, "llama-8b")

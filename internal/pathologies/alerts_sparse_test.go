@@ -28,13 +28,13 @@ var alertGoals = []alertGoal{
 	{30 * time.Second, 90 * time.Second, 0.85, 0.60},
 }
 
-// TestSparseAlerts thins recordings to the usual scrape interval of production, and evaluates the rules that
-// "sixty generate rules --interval --from" makes for it, every 15 s with Prometheus' own code. The normal is measured on
-// all scrapes of the first phase, in place of a longer healthy time. A full measurement takes all recordings, and a
-// slower interval too.
+// TestSparseAlerts thins recordings to the usual scrape interval of production, and evaluates the rules that "sixty
+// generate rules --interval --from" makes for it, every 15 s with Prometheus' own code. The normal is measured on all
+// scrapes of the first phase, in place of a longer healthy time. A full measurement takes all recordings, and a slower
+// interval too.
 //
-// The alert of a fault must be active in time, and fire once its "for" has passed as well. No page or ticket may fire in
-// a healthy phase once the phase before has left the window.
+// The alert of a fault must be active in time, and fire once its "for" has passed as well. No page or ticket may fire
+// in a healthy phase once the phase before has left the window.
 func TestSparseAlerts(t *testing.T) {
 	goals, list := alertGoals[:1], kinds(t)
 	if accuracyIsFull() {

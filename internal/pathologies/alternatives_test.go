@@ -14,8 +14,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// withoutPage are the signals with an alternative that no case's page needs, and where it is tested instead. Add none: an
-// alternative that never fired in a test proves nothing.
+// withoutPage are the signals with an alternative that no case's page needs, and where it is tested instead. Add none:
+// an alternative that never fired in a test proves nothing.
 var withoutPage = map[string]string{
 	"computed_prompt_tokens": "recordings of vLLM before 0.16, in TestVerdicts", "prefix_cache_hit_ratio": "pages of V0's engine, in package dialect",
 	"gateway_picker_blind": "pages of llm-d 0.8, in package dialect", "gateway_picker_blind_now": "pages of llm-d 0.8, in package dialect",
@@ -24,8 +24,8 @@ var withoutPage = map[string]string{
 }
 
 // TestEveryAlternativeFiresAndComesNear takes each alternative expression of a signal of a condition. On one page for
-// which the expression is chosen the pathology must fire, and on another one it must be ruled out. The pages are those of
-// the pathology's cases, with or without the metric that the alternative replaces.
+// which the expression is chosen the pathology must fire, and on another one it must be ruled out. The pages are those
+// of the pathology's cases, with or without the metric that the alternative replaces.
 func TestEveryAlternativeFiresAndComesNear(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some hundred diagnoses")

@@ -22,9 +22,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// TestCases diagnoses the cases in every pathology's testdata. On fires.txt (and fires-*.txt) it must be the verdict; on
-// nearmiss.txt (and nearmiss-*.txt), which look much like it, it must be ruled out; on nodata.txt, which lacks what its
-// condition needs, it must be unknown. Package history describes the format.
+// TestCases diagnoses the cases in every pathology's testdata. On fires.txt (and fires-*.txt) it must be the verdict;
+// on nearmiss.txt (and nearmiss-*.txt), which look much like it, it must be ruled out; on nodata.txt, which lacks what
+// its condition needs, it must be unknown. Package history describes the format.
 func TestCases(t *testing.T) {
 	for _, p := range pathologies.All() {
 		dir := strings.ReplaceAll(p.ID, "-", "") + "/testdata"

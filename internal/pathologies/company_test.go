@@ -204,8 +204,8 @@ func mutations() []mutation {
 	}
 }
 
-// TestCompany changes recordings without changing their fault. The verdict must stay, whatever is beside the sick server
-// and however it is scraped.
+// TestCompany changes recordings without changing their fault. The verdict must stay, whatever is beside the sick
+// server and however it is scraped.
 func TestCompany(t *testing.T) {
 	const step = 5 * time.Second
 	for _, name := range []string{"thrashing-deep", "replica-imbalance", "http-errors-5xx", "engine-hung",
@@ -414,7 +414,8 @@ func TestHealthyNeedsMostTargets(t *testing.T) {
 	}
 }
 
-// TestBrokenObjective sets objectives that are missed while no cause is found: the missed objective must be the verdict.
+// TestBrokenObjective sets objectives that are missed while no cause is found: the missed objective must be the
+// verdict.
 func TestBrokenObjective(t *testing.T) {
 	const step = 5 * time.Second
 	end := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)

@@ -57,8 +57,8 @@ func (p *played) budgets(t *testing.T) *embedded.Rules {
 	return rules
 }
 
-// detections replays one recording and times the alert of every fault in it. If a fault ends before its alert has waited
-// for long enough, the time is when it would have fired: when its condition began to hold, plus its "for".
+// detections replays one recording and times the alert of every fault in it. If a fault ends before its alert has
+// waited for long enough, the time is when it would have fired: when its condition began to hold, plus its "for".
 func (p *played) detections(t *testing.T, full *played) (out []detection) {
 	t.Helper()
 	rules := p.alerts(t, full)
@@ -131,8 +131,8 @@ func (list activeAlerts) inhibits(a embedded.Alert) bool {
 	})
 }
 
-// TestDetectionTimes measures how long after its onset a fault's alert fires, at the scrape intervals of production, and
-// writes the table of docs/lab/rules.md.
+// TestDetectionTimes measures how long after its onset a fault's alert fires, at the scrape intervals of production,
+// and writes the table of docs/lab/rules.md.
 //
 //	SIXTY_ACCURACY=full go test ./internal/pathologies -run TestDetectionTimes -update
 func TestDetectionTimes(t *testing.T) {

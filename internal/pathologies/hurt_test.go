@@ -65,8 +65,8 @@ func TestWhatMakesAnswersLateExplains(t *testing.T) {
 	}
 }
 
-// passedOver is a server with priorities: requests with the low one wait for half a minute and leave, and the others are
-// served at once.
+// passedOver is a server with priorities: requests with the low one wait for half a minute and leave, and the others
+// are served at once.
 const passedOver = `every 1s for 180s
 like healthy
 
@@ -79,7 +79,8 @@ hist vllm:time_to_first_token_seconds{model_name="m",engine="0"} mean=0.06x60,0.
 hist vllm:inter_token_latency_seconds{model_name="m",engine="0"} mean=0.02x60,0.04 rate=198x60,396
 `
 
-// TestWhoGetsNothingCounts holds that percentiles of TTFT count requests without a first token as later than all others.
+// TestWhoGetsNothingCounts holds that percentiles of TTFT count requests without a first token as later than all
+// others.
 func TestWhoGetsNothingCounts(t *testing.T) {
 	d := diagnoseText(t, passedOver)
 	f := finding(t, &d, "saturation")
@@ -97,8 +98,8 @@ func TestWhoGetsNothingCounts(t *testing.T) {
 	}
 }
 
-// TestRetryStorm plays clients nearly all of whom leave before their answer. It must be a page although the objective on
-// first tokens is met, no such client counts as served, and no larger batch is proposed.
+// TestRetryStorm plays clients nearly all of whom leave before their answer. It must be a page although the objective
+// on first tokens is met, no such client counts as served, and no larger batch is proposed.
 func TestRetryStorm(t *testing.T) {
 	c, err := history.Parse(nil, `every 1s for 180s
 like healthy

@@ -20,8 +20,8 @@ import (
 // incidentsTable is where TestIncidents leaves its table for TestVerdicts' page.
 const incidentsTable = "testdata/incidents.md"
 
-// TestIncidents judges public incidents that the rules were not made from (testdata/incidents/README.md), 30, 60 and 120 s
-// after their onset and at their end, where the verdict must be right.
+// TestIncidents judges public incidents that the rules were not made from (testdata/incidents/README.md), 30, 60 and
+// 120 s after their onset and at their end, where the verdict must be right.
 func TestIncidents(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/incidents/*.json")
 	if err != nil || len(files) == 0 {

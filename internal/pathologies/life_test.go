@@ -67,8 +67,8 @@ func diagnoseAsMonitor(t *testing.T, store *embedded.Store, at time.Time) diagno
 	return run(t, src, o)
 }
 
-// TestTwoScrapesThatTimeOutAreNoLostServer scrapes a busy server every 30 s. After two timeouts in a row its page may just
-// be slow; after four it is down. A server that refuses connections is down at once.
+// TestTwoScrapesThatTimeOutAreNoLostServer scrapes a busy server every 30 s. After two timeouts in a row its page may
+// just be slow; after four it is down. A server that refuses connections is down at once.
 func TestTwoScrapesThatTimeOutAreNoLostServer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		took time.Duration
@@ -164,8 +164,8 @@ process_start_time_seconds %d
 	}
 }
 
-// TestTheFirstPageShowsNoHang plays a server whose first page shows a running request and no token: one sample of a gauge
-// does not show how long the request runs, although the counters are known to have begun at zero.
+// TestTheFirstPageShowsNoHang plays a server whose first page shows a running request and no token: one sample of a
+// gauge does not show how long the request runs, although the counters are known to have begun at zero.
 func TestTheFirstPageShowsNoHang(t *testing.T) {
 	store := embeddedtest.New(t)
 	target := embedded.Target{Instance: "vllm-0:8000", Job: "vllm"}
@@ -198,8 +198,8 @@ vllm:time_to_first_token_seconds_created{model_name="m",engine="0"} %[1]d
 	}
 }
 
-// TestAServerThatHangsIsNotWell stops one of two servers, so that its scrapes time out. Until it is down the verdict must
-// not be healthy.
+// TestAServerThatHangsIsNotWell stops one of two servers, so that its scrapes time out. Until it is down the verdict
+// must not be healthy.
 func TestAServerThatHangsIsNotWell(t *testing.T) {
 	const step, hangs = 5 * time.Second, 5 * time.Minute
 	p := &played{store: embeddedtest.New(t)}
@@ -254,8 +254,8 @@ func TestClientsThatLeaveAHangAreNoFaultOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestTheFirstLookAtAnEngineThatDoesNothing diagnoses such an engine without history. It is idle if its API server has as
-// few open files as one without clients; otherwise it may hang.
+// TestTheFirstLookAtAnEngineThatDoesNothing diagnoses such an engine without history. It is idle if its API server has
+// as few open files as one without clients; otherwise it may hang.
 func TestTheFirstLookAtAnEngineThatDoesNothing(t *testing.T) {
 	for name, tt := range map[string]struct{ files, want string }{
 		"few files":            {"process_open_fds 38\n", diagnose.Idle},

@@ -20,9 +20,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
 
-// TestAMonitorSaysWhatADiagnosisSays plays more than an hour of servers that restart, fail to answer, are late, come and
-// go. A monitor, whose Memory and storage hold earlier answers, must give the same diagnosis as one made anew with a fresh
-// storage.
+// TestAMonitorSaysWhatADiagnosisSays plays more than an hour of servers that restart, fail to answer, are late, come
+// and go. A monitor, whose Memory and storage hold earlier answers, must give the same diagnosis as one made anew with
+// a fresh storage.
 func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 	const interval, scrapes = 15 * time.Second, 290
 	c, err := history.Parse(os.DirFS("."), fmt.Sprintf("every %s for %s\nlike healthy\n", interval, 80*time.Minute))

@@ -17,8 +17,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
-// mostOff returns the largest errors of "since" at a scrape interval, over all faults that are named at their end: in the
-// median, and in nine of ten.
+// mostOff returns the largest errors of "since" at a scrape interval, over all faults that are named at their end: in
+// the median, and in nine of ten.
 func mostOff(interval time.Duration) (median, nineOfTen time.Duration) {
 	return interval + interval/10, 2*interval + 5*time.Second // scrapes are a little late
 }
@@ -34,8 +34,8 @@ type onsets struct {
 	told  []string
 }
 
-// TestSince compares "since" with the true onset of every fault, and with itself while the fault continues. It takes two
-// of the usual scrape intervals; a full measurement takes all, and the long recordings that slow scrapes need.
+// TestSince compares "since" with the true onset of every fault, and with itself while the fault continues. It takes
+// two of the usual scrape intervals; a full measurement takes all, and the long recordings that slow scrapes need.
 func TestSince(t *testing.T) {
 	intervals, list := []time.Duration{time.Second, 15 * time.Second}, moreFiles(t)
 	if accuracyIsFull() {
@@ -162,8 +162,8 @@ func (tr *truth) tellsOnset(phase int, interval time.Duration) bool {
 	return phase > 0 && !quiet(tr.accepted(phase)[0]) && lasts >= 2*interval+15*time.Second
 }
 
-// playAtIntervals plays a recording at each of the scrape intervals at which one of its faults can be dated. Tests do not
-// share long ones.
+// playAtIntervals plays a recording at each of the scrape intervals at which one of its faults can be dated. Tests do
+// not share long ones.
 func playAtIntervals(t *testing.T, file string, intervals []time.Duration) (out []*played) {
 	t.Helper()
 	of := &played{name: filepath.Base(strings.TrimSuffix(file, ".tar.zst"))}

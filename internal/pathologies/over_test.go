@@ -12,8 +12,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/history"
 )
 
-// TestWhatIsOverDoesNotFire holds that a fault that is a share of the window fires until it ends, and not after the first
-// whole interval without it, although the window still holds its end.
+// TestWhatIsOverDoesNotFire holds that a fault that is a share of the window fires until it ends, and not after the
+// first whole interval without it, although the window still holds its end.
 func TestWhatIsOverDoesNotFire(t *testing.T) {
 	const before, during, after = 40, 6, 5 // scrapes
 	// The rates of a counter: normally, in the fault, and between the two scrapes around the end of the fault.

@@ -10,8 +10,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
 
-// TestPlotsShowWhatTheVerdictRestsOn holds that plots show the evidence of the verdict, end at the moment that was judged,
-// and are bounded in size.
+// TestPlotsShowWhatTheVerdictRestsOn holds that plots show the evidence of the verdict, end at the moment that was
+// judged, and are bounded in size.
 func TestPlotsShowWhatTheVerdictRestsOn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("diagnoses every recording")

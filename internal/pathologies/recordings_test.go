@@ -107,8 +107,8 @@ type played struct {
 	mu     sync.Mutex
 }
 
-// shared holds the recordings that tests share, by file and thinning step, 0 for all scrapes. One pass over a file loads
-// all of its steps.
+// shared holds the recordings that tests share, by file and thinning step, 0 for all scrapes. One pass over a file
+// loads all of its steps.
 var shared struct {
 	sync.Mutex
 	files map[string]*sharedFile
@@ -415,8 +415,8 @@ func writeAccuracy(t *testing.T, verdicts, summary string) {
 	must.Succeed(t, os.WriteFile("../../docs/lab/accuracy.md", out.Bytes(), 0o644))
 }
 
-// TestMatrix compares the findings of all pathologies on all recordings of the repository with a golden file: a pathology
-// that begins to fire on an old recording shows in the diff.
+// TestMatrix compares the findings of all pathologies on all recordings of the repository with a golden file: a
+// pathology that begins to fire on an old recording shows in the diff.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	var got bytes.Buffer

@@ -17,8 +17,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// TestRefineSurvivesAnyReading holds that no explanation divides by an unknown number, and that each has a text. refineOf
-// looks for NaN and Inf in it.
+// TestRefineSurvivesAnyReading holds that no explanation divides by an unknown number, and that each has a text.
+// refineOf looks for NaN and Inf in it.
 func TestRefineSurvivesAnyReading(t *testing.T) {
 	all := func(v float64) literalReadings {
 		r := literalReadings{}

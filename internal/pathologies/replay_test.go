@@ -44,8 +44,8 @@ func TestEveryAlertFiresAndStaysSilent(t *testing.T) {
 	}
 }
 
-// TestAServerHasItsOwnEnginesAlert holds that, in a deployment of two engines, a dead vLLM server raises the alert named
-// after vLLM, and no other.
+// TestAServerHasItsOwnEnginesAlert holds that, in a deployment of two engines, a dead vLLM server raises the alert
+// named after vLLM, and no other.
 func TestAServerHasItsOwnEnginesAlert(t *testing.T) {
 	cfg := usualRules(t, generate.UsualInterval, "vllm-v1", "sglang")
 	rules, err := generate.NewRules(cfg)

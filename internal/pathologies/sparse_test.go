@@ -18,8 +18,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
-// thin plays one scrape of every step of a recording, as a Prometheus server that scrapes every 15 or 30 s would see it:
-// recordings hold one scrape a second. The offset is where the grid of steps begins. The store is the test's own.
+// thin plays one scrape of every step of a recording, as a Prometheus server that scrapes every 15 or 30 s would see
+// it: recordings hold one scrape a second. The offset is where the grid of steps begins. The store is the test's own.
 func thin(t *testing.T, file string, step, offset time.Duration) *played {
 	t.Helper()
 	p := load(t, file, everyStep(step, offset))[0]
@@ -42,8 +42,8 @@ func everyStep(step, offset time.Duration) func(recording.Scrape) bool {
 	}
 }
 
-// load plays a recording once for each function, with the scrapes that the function keeps, in one pass over the file. The
-// caller closes the stores.
+// load plays a recording once for each function, with the scrapes that the function keeps, in one pass over the file.
+// The caller closes the stores.
 func load(t *testing.T, file string, keep ...func(recording.Scrape) bool) []*played {
 	t.Helper()
 	rec, err := recording.Open(t.Context(), file)
@@ -88,8 +88,8 @@ func (p *played) readTruth(t *testing.T, file string) {
 	}
 }
 
-// A goal is the share of faults that must be named some time after their onset, at a scrape interval. A zero after means
-// the end of the phase.
+// A goal is the share of faults that must be named some time after their onset, at a scrape interval. A zero after
+// means the end of the phase.
 type goal struct {
 	interval, after time.Duration
 	share           float64
@@ -176,8 +176,8 @@ func (c *sparse) judgeWell(t *testing.T, p *played, phase string, onset, to time
 	}
 }
 
-// accuracyIsFull reports whether SIXTY_ACCURACY=full asks for the full measurement, at every interval and several phases
-// of the scrape grid.
+// accuracyIsFull reports whether SIXTY_ACCURACY=full asks for the full measurement, at every interval and several
+// phases of the scrape grid.
 func accuracyIsFull() bool { return os.Getenv("SIXTY_ACCURACY") == "full" }
 
 // moreFiles lists the recordings of files, in a full measurement the long ones, and those that SIXTY_RECORDINGS names.
@@ -197,8 +197,8 @@ func moreFiles(t *testing.T) []string {
 	return list
 }
 
-// missing is how far the full measurement may miss a goal before the test fails: it has recordings that no threshold was
-// adjusted to. The page shows every result.
+// missing is how far the full measurement may miss a goal before the test fails: it has recordings that no threshold
+// was adjusted to. The page shows every result.
 const missing = 0.02
 
 // mostAlarms is the largest share of false alarms at healthy moments.

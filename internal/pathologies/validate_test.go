@@ -103,7 +103,8 @@ func TestLinksAreShortSentences(t *testing.T) {
 	}
 }
 
-// checkStory checks that every firing finding shows evidence besides guards, and that its chain reaches what users feel.
+// checkStory checks that every firing finding shows evidence besides guards, and that its chain reaches what users
+// feel.
 func checkStory(t *testing.T, name string, d *diagnose.Diagnosis) {
 	t.Helper()
 	for i := range d.Findings {
@@ -151,8 +152,8 @@ func TestOneConditionIsAboutOneKindOfPart(t *testing.T) {
 	}
 }
 
-// TestRunbookQueriesParse parses the PromQL that people paste in an incident. Each line of a block is one expression; an
-// indented line continues the one before.
+// TestRunbookQueriesParse parses the PromQL that people paste in an incident. Each line of a block is one expression;
+// an indented line continues the one before.
 func TestRunbookQueriesParse(t *testing.T) {
 	if got := queries("```promql\na\n  + b\nc\n```\n"); !slices.Equal(got, []string{"a\n  + b", "c"}) {
 		t.Fatalf("queries are read wrongly: %q", got)

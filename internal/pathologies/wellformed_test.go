@@ -74,8 +74,8 @@ func checkCond(t *testing.T, id string, c catalog.Cond) {
 	}
 }
 
-// TestThresholdsAreExplainedAndHaveOneValue holds that a threshold's name has the same value everywhere. Its reasons may
-// differ.
+// TestThresholdsAreExplainedAndHaveOneValue holds that a threshold's name has the same value everywhere. Its reasons
+// may differ.
 func TestThresholdsAreExplainedAndHaveOneValue(t *testing.T) {
 	first := map[string]*catalog.Threshold{}
 	for _, p := range pathologies.All() {
@@ -129,8 +129,8 @@ func TestInhibitionsArePairsWithoutACircle(t *testing.T) {
 			explains[p.ID] = append(explains[p.ID], symptom.ID)
 		}
 	}
-	// In a circle every finding would inhibit another, and no alert would be sent. A pathology that explains none of the
-	// remaining ones is in no circle.
+	// In a circle every finding would inhibit another, and no alert would be sent. A pathology that explains none of
+	// the remaining ones is in no circle.
 	for range all {
 		for id, symptoms := range explains {
 			if !slices.ContainsFunc(symptoms, func(s string) bool { return explains[s] != nil }) {

@@ -37,8 +37,8 @@ var layers = []string{
 // beside are folders of internal that are not part of the program.
 var beside = []string{"rooms", "tools"}
 
-// split returns the layer of a room and its folder within the layer, "" for the layer's own package. Both are "" outside
-// of internal.
+// split returns the layer of a room and its folder within the layer, "" for the layer's own package. Both are ""
+// outside of internal.
 func split(room string) (layer, folder string) {
 	parts := strings.Split(room, "/")
 	if parts[0] != "internal" || len(parts) < 2 {

@@ -155,8 +155,8 @@ func inModule(rooms []string) []string {
 	return out
 }
 
-// matches reports whether a path matches one of the patterns. "a/..." matches a and everything beneath it, as for the go
-// command; "a/*" matches what is directly beneath it.
+// matches reports whether a path matches one of the patterns. "a/..." matches a and everything beneath it, as for the
+// go command; "a/*" matches what is directly beneath it.
 func matches(path string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		if p == "..." {
@@ -276,7 +276,8 @@ func TestPureRoomsReadNoClockAndNoGlobalRandomness(t *testing.T) {
 // clock lists the names of package time that read or wait for the clock.
 var clock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}
 
-// seeded lists the names of the rand packages that have their own seed. All others there use the process's global source.
+// seeded lists the names of the rand packages that have their own seed. All others there use the process's global
+// source.
 var seeded = []string{"New", "NewPCG", "NewChaCha8", "NewSource", "NewZipf", "Rand", "PCG", "ChaCha8", "Source",
 	"Source64", "Zipf"}
 

@@ -1,8 +1,8 @@
-// Gatewaycost measures what sixty gateway costs, beside nginx, where that is installed, in the same minutes:
+// Gatewaycost measures the cost of sixty gateway, and in turn that of nginx, if it is installed:
 //
 //	cd research/gatewaycost && go run . -sixty ../../bin/sixty
 //
-// Times of processors are those of the proxy's own process, and do not grow with what else the machine does.
+// CPU times are those of the proxy's own process, so that other load on the machine does not count.
 package main
 
 import (
@@ -27,11 +27,11 @@ import (
 )
 
 var (
-	binary  = flag.String("sixty", "../../bin/sixty", "the `program` that is measured")
-	parts   = flag.String("parts", "latency flood whole idle", "what is measured")
-	streams = flag.Int("streams", 1000, "open streams of the latency")
-	idle    = flag.Int("idle", 2000, "idle streams of the memory")
-	rounds  = flag.Int("rounds", 3, "how often")
+	binary  = flag.String("sixty", "../../bin/sixty", "the `program` to measure")
+	parts   = flag.String("parts", "latency flood whole idle", "the measurements to make")
+	streams = flag.Int("streams", 1000, "open streams while latency is measured")
+	idle    = flag.Int("idle", 2000, "idle streams while memory is measured")
+	rounds  = flag.Int("rounds", 3, "number of rounds")
 )
 
 func main() {
@@ -85,7 +85,7 @@ func main() {
 	}
 }
 
-// ends stop what was started.
+// ends stop the processes that were started.
 var ends []func()
 
 // check ends the program with an error.
@@ -105,8 +105,8 @@ var epoch = time.Now()
 
 func nanos() int64 { return int64(time.Since(epoch)) }
 
-// serveTimed runs an upstream whose events hold the time at which they were written.
-// Queries say how it answers: first, every, n; flood; hold; else a whole answer.
+// serveTimed runs an upstream whose events contain the time at which they were written. The query selects the answer:
+// first, every and n; flood; hold; without these an answer that is not streamed.
 func serveTimed() string {
 	l := listenLocally()
 	go func() {
@@ -147,7 +147,8 @@ func timedAnswer(c net.Conn, r *http.Request) error {
 	first, _ := time.ParseDuration(q.Get("first"))
 	every, _ := time.ParseDuration(q.Get("every"))
 	if n == 0 && q.Get("hold") == "" {
-		_, err := fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(wholeAnswer), wholeAnswer)
+		_, err := fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			len(wholeAnswer), wholeAnswer)
 		return err
 	}
 	out := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -197,7 +198,8 @@ func dialStream(addr, path string) *timedStream {
 	check(err)
 	body := `{"model":"m","stream":true,"prompt":"x"}`
 	s := &timedStream{Conn: c, br: bufio.NewReaderSize(c, 2<<10), began: nanos()}
-	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		path, len(body), body)
 	return s
 }
 
@@ -218,13 +220,13 @@ func (s *timedStream) next() (written, read int64, err error) {
 	}
 }
 
-// proxy is one that is measured.
+// proxy is a proxy that is measured.
 type proxy struct {
 	name, addr string
 	pids       []int
 }
 
-// cpu is the processor time of the proxy's processes until now, in seconds.
+// cpu returns the CPU time of the proxy's processes so far, in seconds.
 func (p *proxy) cpu() (total float64) {
 	for _, pid := range p.pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -238,7 +240,7 @@ func (p *proxy) cpu() (total float64) {
 	return total
 }
 
-// rss is the resident memory in kB.
+// rss returns the resident memory in kB.
 func (p *proxy) rss() (total int) {
 	<-time.After(time.Second)
 	for _, pid := range p.pids {
@@ -258,7 +260,7 @@ type latencies struct {
 	cpu      float64 // µs for each event
 }
 
-// latency paces events through so many streams.
+// latency measures the delay of paced events, with many open streams.
 func (p *proxy) latency(streams int, length time.Duration) latencies {
 	const every = 500 * time.Millisecond
 	var mu sync.Mutex
@@ -292,10 +294,11 @@ func (p *proxy) latency(streams int, length time.Duration) latencies {
 	if len(all) == 0 {
 		log.Fatalf("%s: no event came through", p.name)
 	}
-	return latencies{time.Duration(all[len(all)/2]), time.Duration(all[len(all)*99/100]), len(all), 1e6 * cpu / float64(len(all))}
+	return latencies{time.Duration(all[len(all)/2]), time.Duration(all[len(all)*99/100]), len(all),
+		1e6 * cpu / float64(len(all))}
 }
 
-// flood sends events as fast as they come.
+// flood measures the cost of events that come as fast as possible.
 func (p *proxy) flood(streams, n int) (events int, wall, cpu float64) {
 	began, before := time.Now(), p.cpu()
 	var count atomic.Int64
@@ -318,7 +321,7 @@ func (p *proxy) flood(streams, n int) (events int, wall, cpu float64) {
 	return int(count.Load()), time.Since(began).Seconds(), p.cpu() - before
 }
 
-// whole asks for answers that are not streamed.
+// whole measures the cost of answers that are not streamed.
 func (p *proxy) whole(clients int, length time.Duration) (n int, wall, cpu float64) {
 	began, before := time.Now(), p.cpu()
 	var count atomic.Int64
@@ -352,7 +355,7 @@ func (p *proxy) whole(clients int, length time.Duration) (n int, wall, cpu float
 	return int(count.Load()), time.Since(began).Seconds(), p.cpu() - before
 }
 
-// hold opens streams that have begun and say nothing more.
+// hold opens n streams that stay idle until end is called.
 func (p *proxy) hold(n int) (end func()) {
 	var conns []net.Conn
 	for range n {
@@ -372,7 +375,7 @@ func (p *proxy) hold(n int) (end func()) {
 	}
 }
 
-// spawn runs a proxy's process until the test's end, and waits for its port.
+// spawn runs a proxy's process until the end, and waits for its port.
 func spawn(name, addr string, args ...string) *proxy {
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

@@ -14,18 +14,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// unknown is one number that is fitted: a parameter, or an effect on one.
+// unknown is one number that is fitted: a parameter, or an effect on a parameter.
 type unknown struct {
 	key       string
 	on        int
 	start, sd float64
 }
 
-// A fitter looks for the parameters and effects under which the points are likeliest:
-// nonlinear least squares of logarithmic errors (Gauss and Newton's steps), with what is
-// known beforehand of each unknown as a penalty, and Huber's weights, for what has a cause
-// that no parameter stands for. Effects share one prior spread, so that a level with few
-// points stays near its relatives.
+// A fitter finds the parameters and effects that make the points likeliest, by nonlinear least squares of logarithmic
+// errors (Gauss-Newton steps). The prior of each unknown is a penalty. Huber's weights bound the influence of points
+// with causes that the model lacks. Effects share one prior spread, so that a level with few points stays near the
+// others.
 type fitter struct {
 	cases    []*prepared
 	unknowns []unknown
@@ -40,7 +39,7 @@ type linear struct {
 	slope [][5]float64 // by unknown, of the logarithms of the quantities
 }
 
-// newFitter takes the cases whose memory is known.
+// newFitter returns a fitter of all cases, which begins at the fitted parameters.
 func newFitter(cases []*prepared) *fitter {
 	f := &fitter{cases: cases, index: map[string]int{}}
 	add := func(key string, on int, start, sd float64) {
@@ -60,17 +59,18 @@ func newFitter(cases []*prepared) *fitter {
 	for _, u := range f.unknowns {
 		x := u.start
 		if m, ok := perfmodel.Fitted().Fitted[u.key]; ok && math.Abs(m.Mean-u.start) < farOff*u.sd {
-			x = m.Mean // to begin near the end
+			x = m.Mean // near the solution
 		}
 		f.x = append(f.x, x)
 	}
 	return f
 }
 
-// farOff is so many standard deviations off a guess that the guess must have been another's.
+// farOff is the distance from the prior, in standard deviations, beyond which a fitted parameter belongs to another
+// prior.
 const farOff = 8
 
-// values are a shape's under some unknowns.
+// values returns a shape's parameters for a vector of unknowns.
 func (f *fitter) values(s *perfmodel.Shape, x []float64) perfmodel.Values {
 	var v perfmodel.Values
 	copy(v[:], x)
@@ -80,22 +80,21 @@ func (f *fitter) values(s *perfmodel.Shape, x []float64) perfmodel.Values {
 	return v
 }
 
-// predict is a case's prediction under some unknowns.
+// predict returns a case's prediction for a vector of unknowns.
 func (f *fitter) predict(c *prepared, x []float64) (Measures, error) {
 	v := f.values(c.shape, x)
 	m, _, err := c.predict(c.shape.Cost(&v))
 	return m, err
 }
 
-// turn is by how much a logarithm is changed to see what follows: much, for queues move in steps.
+// turn is the change of a logarithm for finite differences. It is large, because queues change in steps.
 const turn = 0.15
 
-// negligible is a share of the steps' time that is not looked at.
+// negligible is a share of the steps' time below which a constant's slope is taken as 0.
 const negligible = 3e-4
 
-// constants are those of a simulation that parameters decide about. What the API server takes
-// in which it handles no other request is one, for prompts of the mean length, and what else it
-// takes is another.
+// constants returns the constants of a simulation that parameters determine: the eight of a step, the API server's time
+// in which it handles no other request, for prompts of the mean length, and its other time.
 func constants(c sim.StepCost, f sim.Frontend, prompt float64) [10]float64 {
 	return [10]float64{
 		c.Base, c.Mixed, c.PerSeq, c.PerToken, c.PerKV, c.PerPair, c.Experts, float64(c.Knee),
@@ -103,17 +102,18 @@ func constants(c sim.StepCost, f sim.Frontend, prompt float64) [10]float64 {
 	}
 }
 
-// times has each of the constants so many times as large.
+// times multiplies the constants by factors.
 func times(c sim.StepCost, f sim.Frontend, by [10]float64) (sim.StepCost, sim.Frontend) {
 	c.Base, c.Mixed, c.PerSeq, c.PerToken = c.Base*by[0], c.Mixed*by[1], c.PerSeq*by[2], c.PerToken*by[3]
-	c.PerKV, c.PerPair, c.Experts, c.Knee = c.PerKV*by[4], c.PerPair*by[5], c.Experts*by[6], int(math.Round(float64(c.Knee)*by[7]))
+	c.PerKV, c.PerPair, c.Experts = c.PerKV*by[4], c.PerPair*by[5], c.Experts*by[6]
+	c.Knee = int(math.Round(float64(c.Knee) * by[7]))
 	f.PerRequest, f.PerToken = f.PerRequest*by[8], f.PerToken*by[8]
 	f.Reading, f.Serial, f.SerialPerToken = f.Reading*by[9], f.Serial*by[9], f.SerialPerToken*by[9]
 	return c, f
 }
 
-// linearize predicts a case and finds by how much its prediction changes: with each of the
-// constants of its simulation, and these with the parameters.
+// linearize predicts a case, and computes the slopes of the prediction by the chain rule: by the constants of the
+// simulation, and of these by the parameters.
 func (f *fitter) linearize(c *prepared, x []float64) (*linear, error) {
 	v := f.values(c.shape, x)
 	cost, front := c.shape.Cost(&v)
@@ -146,7 +146,7 @@ func (f *fitter) linearize(c *prepared, x []float64) (*linear, error) {
 		}
 	}
 	out := &linear{at: at, slope: make([][5]float64, len(f.unknowns))}
-	for on := range perfmodel.Parameters() { // which are the first of the unknowns
+	for on := range perfmodel.Parameters() { // the first unknowns
 		w := v
 		w[on] += turn
 		changed, frontend := c.shape.Cost(&w)
@@ -164,8 +164,8 @@ func (f *fitter) linearize(c *prepared, x []float64) (*linear, error) {
 	return out, nil
 }
 
-// noise is the standard deviation of a quantity's logarithm that a good model has, 0
-// where the quantity does not count for a case.
+// noise returns the standard deviation that a good model has for the logarithm of a quantity, or 0 if the quantity does
+// not count for the point.
 func (p *Point) noise(q int) float64 {
 	if p.Measured.values()[q] <= 0 || q == 0 && p.Cached {
 		return 0
@@ -177,16 +177,16 @@ func (p *Point) noise(q int) float64 {
 		return [5]float64{0.10, 0.06, 0.06, 0.06, 0.06}[q]
 	}
 	if _, output := p.Load.means(); output < 20 && q == 1 {
-		return 0.6 // a few tokens of a burst: of chance
+		return 0.6 // a few tokens in a burst: mostly chance
 	}
 	return [5]float64{0.20, 0.20, 0.20, 0.15, 0.08}[q]
 }
 
-// capacityError is how well the best of models knows a server's speed, as a logarithm.
+// capacityError is the error of the best model of a server's speed, as a logarithm.
 const capacityError = 0.03
 
-// noise is the point's, and what an error of the server's speed makes of it near its capacity,
-// where a few per cent more are a queue: such points tell that it is near, and little else.
+// noise returns the point's noise, plus the effect of an error of the server's speed. Near the capacity a few percent
+// decide whether there is a queue, so such points show hardly more than that it is near.
 func (f *fitter) noise(i, q int) float64 {
 	sd := f.cases[i].noise(q) * max(1, f.cases[i].Doubt)
 	if sd == 0 || f.linear == nil || f.linear[i] == nil {
@@ -201,8 +201,8 @@ type equation struct {
 	b float64
 }
 
-// errors calls do for each quantity of a case that counts: the logarithm of measured over
-// predicted, its standard deviation, and how much less it counts for its server's many points.
+// errors calls do for each quantity of a case that counts, with the logarithm of measured over predicted, its standard
+// deviation, and the factor by which it counts less because its server has many points.
 func (f *fitter) errors(i int, at Measures, alike map[string]float64, do func(q int, off, sd, less float64)) {
 	predicted, measured := at.values(), f.cases[i].Measured.values()
 	for q := range predicted {
@@ -212,7 +212,7 @@ func (f *fitter) errors(i int, at Measures, alike map[string]float64, do func(q 
 	}
 }
 
-// rows are the weighted equations of the points that count.
+// rows returns the weighted equations of the points that count.
 func (f *fitter) rows(use func(*prepared) bool) []equation {
 	alike := f.alike(use)
 	var out []equation
@@ -239,11 +239,10 @@ func (f *fitter) rows(use func(*prepared) bool) []equation {
 // huber is the error, in standard deviations, beyond which a point counts less.
 const huber = 2
 
-// deployment names the points of one server.
+// deployment returns a name that the points of one server share.
 func (p *Point) deployment() string { return p.Model + p.GPU + p.Host + string(rune('0'+p.parallel())) }
 
-// solve returns the unknowns that fit the rows and what is known beforehand, and the
-// Cholesky factor of their precision.
+// solve returns the unknowns that best fit the rows and the priors, and the Cholesky factor of their precision.
 func (f *fitter) solve(rows []equation) ([]float64, *mat.Cholesky, error) {
 	n := len(f.unknowns)
 	precision := mat.NewSymDense(n, nil)
@@ -268,7 +267,7 @@ func (f *fitter) solve(rows []equation) ([]float64, *mat.Cholesky, error) {
 	return slices.Clone(x.RawVector().Data), &chol, nil
 }
 
-// relinearize works out all predictions and slopes at the current unknowns.
+// relinearize computes all predictions and slopes at the current unknowns.
 func (f *fitter) relinearize(use func(*prepared) bool) error {
 	f.linear = make([]*linear, len(f.cases))
 	return parallel(len(f.cases), func(i int) error {
@@ -291,9 +290,9 @@ func parallel(n int, do func(i int) error) error {
 	return g.Wait()
 }
 
-// fit fits to the points that count, in so many steps at most. Report is told the objective
-// before each. Slopes that are known where it begins are taken as they are, and are not those
-// of where it ends.
+// fit fits the unknowns to the points that count, in at most steps steps. It calls report with the objective before
+// each step. The first step uses the present slopes, if there are any; at the end the slopes are those of the last
+// step's start.
 func (f *fitter) fit(use func(*prepared) bool, steps int, report func(step int, objective float64)) error {
 	for step := range steps {
 		if f.linear == nil || step > 0 {
@@ -310,7 +309,7 @@ func (f *fitter) fit(use func(*prepared) bool, steps int, report func(step int, 
 		if err != nil {
 			return err
 		}
-		// No further than the slopes can be trusted.
+		// Shorten the step until it is an improvement: slopes hold only nearby.
 		better := now
 		for length := 1.0; length > 0.01 && better == now; length /= 2.5 {
 			x := slices.Clone(f.x)
@@ -332,7 +331,7 @@ func (f *fitter) fit(use func(*prepared) bool, steps int, report func(step int, 
 	return nil
 }
 
-// objective is what the fit makes small: errors, and distances from what was expected.
+// objective returns what the fit minimizes: the squared errors and the squared distances from the priors.
 func (f *fitter) objective(use func(*prepared) bool, x []float64) (float64, error) {
 	sum := 0.0
 	for j, u := range f.unknowns {
@@ -365,7 +364,7 @@ func (f *fitter) objective(use func(*prepared) bool, x []float64) (float64, erro
 	return sum, err
 }
 
-// alike counts the points of each deployment: they say the same again.
+// alike counts the points of each deployment, which are not independent.
 func (f *fitter) alike(use func(*prepared) bool) map[string]float64 {
 	n := map[string]float64{}
 	for _, c := range f.cases {
@@ -376,7 +375,7 @@ func (f *fitter) alike(use func(*prepared) bool) map[string]float64 {
 	return n
 }
 
-// crowd is by how much each of n points of a deployment counts less.
+// crowd returns the factor by which each of n points of a deployment counts less.
 func crowd(n float64) float64 { return 1 + 0.2*(n-1) }
 
 // posterior samples the unknowns.
@@ -410,5 +409,5 @@ func (f *fitter) posterior(use func(*prepared) bool) (*perfmodel.Posterior, erro
 	return out, nil
 }
 
-// rounded keeps three decimals: of a logarithm a thousandth.
+// rounded rounds a logarithm to thousandths.
 func rounded(v float64) float64 { return math.Round(v*1e3) / 1e3 }

@@ -10,38 +10,34 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// A prediction is what is predicted of a point by a fit that has not seen it, nor any
-// other point of its GPU or of its model, and that knows nothing of its host.
+// A prediction of a point comes from a fit that has not seen it, nor any other point at its level (its GPU, for
+// example), and that knows nothing about its host.
 type prediction struct {
 	Name      string   `json:"name"`
-	Without   string   `json:"without"` // what all points that were left out share; inSample: nothing was
+	Without   string   `json:"without"` // the level at which points were left out; inSample: none were
 	Predicted Measures `json:"predicted"`
-	// Low and High are the interval of the samples, from the 5th to the 95th percentile,
-	// before it is widened by what was found of such intervals.
+	// Low and High are the 5th and 95th percentile of the samples. They are not yet widened.
 	Low  Measures `json:"low"`
 	High Measures `json:"high"`
-	// Fastest is what a GPU would do that reaches every number of its data sheet: no interval
-	// ends beyond it.
+	// Fastest is the performance of a GPU that reaches every number of its data sheet. No interval ends beyond it.
 	Fastest Measures `json:"fastest"`
 }
 
-// The ways in which points are left out: all that share what a function tells, together. Where
-// it tells "" they stay.
+// levels are the ways to leave points out. The function names the group of a point; points of one group are left out
+// together. Points without a group are never left out.
 var levels = map[string]func(*Point) string{
 	"GPU": (*Point).chip, "model": (*Point).architecture, "publisher": (*Point).publisher, "release": (*Point).later,
 }
 
-// inSample is the way in which none is.
+// inSample is the level at which no point is left out.
 const inSample = "nothing"
 
-// smallFold: where less than one in so many points is left out, the slopes near the fit to all
-// tell where the fit to the others is. Where more is, so many steps of a fit do, from there.
 const (
-	smallFold = 5
-	foldSteps = 1
+	smallFold = 5 // if less than one in five points is left out, the slopes at the fit to all points give the new fit
+	foldSteps = 1 // otherwise, so many steps of a fit do
 )
 
-// folds predicts every point by a fit without its GPU and by one without its model.
+// folds predicts every point in sample, and by fits without its group at each level.
 func (f *fitter) folds() ([]prediction, error) {
 	near := map[*prepared]*linear{}
 	for i, c := range f.cases {
@@ -102,9 +98,9 @@ func (f *fitter) folds() ([]prediction, error) {
 	return out, nil
 }
 
-// interval predicts a case as a user's server, of whose host nothing is known. Its samples
-// are those near the fit, where slopes are known, and simulated where not, and where the load
-// is a rate: how long queues are near a server's capacity no slope tells.
+// interval predicts a case as a user's server, about whose host nothing is known. Its samples follow the slopes near
+// the fit. Without slopes, and if the load is a rate, they are simulated: slopes do not describe queues near the
+// capacity.
 func (c *prepared) interval(p *perfmodel.Posterior, near *linear) (prediction, error) {
 	mean := p.Values(c.plain)
 	out := prediction{Name: c.Name}
@@ -154,19 +150,19 @@ func (c *prepared) interval(p *perfmodel.Posterior, near *linear) (prediction, e
 	return out, err
 }
 
-// simulate predicts a case on a host of which nothing is known.
+// simulate predicts a case on an unknown host.
 func (c *prepared) simulate(v *perfmodel.Values) (Measures, error) {
 	m, _, err := c.predict(c.plain.Cost(v))
 	return m, err
 }
 
-// of is the interval of a quantity as the samples give it.
+// of returns the interval of a quantity, from the samples.
 func (p *prediction) of(q int) perfmodel.Estimate {
 	v, low, high := p.Predicted.values()[q], p.Low.values()[q], p.High.values()[q]
 	return perfmodel.Estimate{Value: v, Low: min(low, v), High: max(high, v)}
 }
 
-// physical ends an interval of a quantity where physics does.
+// physical bounds an interval by what the GPU can do at most.
 func (p *prediction) physical(q int, e perfmodel.Estimate) perfmodel.Estimate {
 	if fastest := p.Fastest.values()[q]; kinds[q] == perfmodel.Tokens {
 		e.High = max(min(e.High, fastest), e.Value)
@@ -176,7 +172,7 @@ func (p *prediction) physical(q int, e perfmodel.Estimate) perfmodel.Estimate {
 	return e
 }
 
-// simulatedDraws are the samples of an interval where slopes are not known.
+// simulatedDraws is the number of samples of an interval that are simulated.
 const simulatedDraws = 24
 
 func measures(v [5]float64) Measures { return Measures{v[0], v[1], v[2], v[3], v[4]} }
@@ -189,7 +185,7 @@ func (m Measures) fourDigits() Measures {
 	return measures(v)
 }
 
-// fourDigits keeps four digits.
+// fourDigits rounds to four significant digits.
 func fourDigits(v float64) float64 {
 	if !(v > 0) {
 		return v
@@ -198,45 +194,44 @@ func fourDigits(v float64) float64 {
 	return math.Round(v*digits) / digits
 }
 
-// standing is how far a measured value lies beyond the nearer end of an interval, as a
-// logarithm; negative within it.
+// standing returns how far a measured value lies beyond the nearer end of an interval, as a logarithm. It is negative
+// within the interval.
 func standing(measured float64, i perfmodel.Estimate) float64 {
 	return max(math.Log(i.Low/measured), math.Log(measured/i.High))
 }
 
-// An entry is one quantity of one held-out prediction beside what was measured.
+// An entry is one quantity of one prediction, with its measured value.
 type entry struct {
 	point    *Point
 	without  string
 	quantity int
 	measured float64
-	interval perfmodel.Estimate // as the samples give it
+	interval perfmodel.Estimate // from the samples
 	of       *prediction
-	widen    float64 // by which its kind is widened, as found without its model
+	widen    float64 // the widening of its kind, found without its group
 
-	left     string  // which GPU or model was left out
+	left     string  // the group that was left out, such as a GPU
 	standing float64 // of the measured value in the interval
 }
 
-// off is the relative error of the prediction.
+// off returns the relative error of the prediction.
 func (e *entry) off() float64 { return e.interval.Value/e.measured - 1 }
 
-// widened is the interval as it is shown.
+// widened returns the interval as users see it.
 func (e *entry) widened() perfmodel.Estimate {
 	return e.of.physical(e.quantity, e.interval.Widened(e.widen))
 }
 
-// held reports whether the widened interval holds what was measured.
+// held reports whether the widened interval holds the measured value.
 func (e *entry) held() bool { return e.standing <= e.widen }
 
-// kinds are those of the quantities that share a widening.
+// kinds has the kind of each quantity. Quantities of one kind share a widening.
 var kinds = [5]perfmodel.Kind{perfmodel.TTFT, perfmodel.TPOT, perfmodel.TPOT, perfmodel.E2E, perfmodel.Tokens}
 
-// entriesOf pairs the predictions with what was measured, those that lie furthest within their
-// intervals first.
+// entriesOf pairs the predictions with the measured values, in the order of their standing.
 func entriesOf(points []Point, predictions []prediction) []*entry {
 	byName := map[string]*Point{}
-	at := map[*Point]map[string]string{} // what is left out with a point, in each way
+	at := map[*Point]map[string]string{} // a point's group, by level
 	for i := range points {
 		p := &points[i]
 		byName[p.Name], at[p] = p, map[string]string{}
@@ -271,7 +266,7 @@ func entriesOf(points []Point, predictions []prediction) []*entry {
 		if _, ok := known[of]; !ok {
 			without := e.without
 			if without == "release" {
-				without = "publisher" // those of the earlier releases must tell
+				without = "publisher" // releases have too few groups
 			}
 			known[of] = widening(out, kind, without, func(o *entry) bool { return at[o.point][e.without] != e.left })
 		}
@@ -280,8 +275,8 @@ func entriesOf(points []Point, predictions []prediction) []*entry {
 	return out
 }
 
-// scored are the measured values that count, 0 for others. Where all requests have as many tokens
-// and no E2E was published, it is that of the first token and of each after it.
+// scored returns the measured values that count, 0 for the others. If all requests have the same length and no E2E was
+// published, E2E is computed from TTFT and TPOT.
 func (p *Point) scored() [5]float64 {
 	v := p.Measured.values()
 	for q := range v {
@@ -295,18 +290,18 @@ func (p *Point) scored() [5]float64 {
 	return v
 }
 
-// widening is by how far both ends of the intervals of a kind are moved, so that of nine in ten
-// groups that were left out together, and of one more, they hold nine in ten points (double
-// conformal prediction: Dunn, Wasserman and Ramdas, 2023, Distribution-Free Prediction Sets for
-// Two-Layer Hierarchical Models). Each group counts once, however many points it has, as all of
-// them are wrong where their publisher, GPU or model is unlike the others: a user's server is of
-// another publisher, and is asked about many times. For nine in ten it takes nine groups, which no
-// class of loads has, nor any quantity but the time to first token: all others, which the speed of
-// the same steps decides, share theirs. Of fewer groups, the one that is furthest off counts.
+// widening returns how far both ends of the intervals of a kind must move, as a logarithm, to hold nine in ten points
+// of nine in ten groups, and of one more (double conformal prediction: Dunn, Wasserman and Ramdas, 2023,
+// Distribution-Free Prediction Sets for Two-Layer Hierarchical Models).
 //
-// Nobody knows a server better because its GPU was never measured.
+// Each group counts once, however many points it has: if a publisher, GPU or model is unlike the others, all of its
+// points are wrong, and a user's server, which is a group of its own, is predicted many times. Nine in ten needs nine
+// groups. Only TTFT has that many; the other quantities, which the time of the same steps determines, share their
+// groups. With fewer groups the worst one counts.
+//
+// Intervals without the GPU are at least as wide as those without the publisher.
 func widening(entries []*entry, kind perfmodel.Kind, without string, counts func(*entry) bool) float64 {
-	groups := map[string][]float64{} // the standings of each, in order, as the entries are
+	groups := map[string][]float64{} // the standings of each, in ascending order
 	for _, e := range entries {
 		if e.without == without && counts(e) && (kinds[e.quantity] == perfmodel.TTFT) == (kind == perfmodel.TTFT) {
 			groups[e.left] = append(groups[e.left], e.standing)
@@ -327,12 +322,11 @@ func widening(entries []*entry, kind perfmodel.Kind, without string, counts func
 	return by
 }
 
-// nineInTen is the share of n that intervals are to hold, at least.
+// nineInTen returns how many of n are at least nine in ten.
 func nineInTen(n int) int { return (9*n + 9) / 10 }
 
-// widen is by how much the intervals of each kind are widened: of a GPU that was measured by
-// what intervals of servers miss whose publisher was left out, for a user's server is one
-// that nobody published; of another by what they miss without the chip.
+// widen returns the widening of each kind. For a GPU that was measured, without is "publisher", because nobody
+// published a user's server; for another GPU it is "GPU".
 func widen(entries []*entry, without string) perfmodel.Widening {
 	out := perfmodel.Widening{}
 	for _, kind := range kinds {

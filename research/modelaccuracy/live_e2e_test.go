@@ -32,7 +32,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// liveRun is a load test of the real server, as it is saved.
+// liveRun is a saved load test of the real server.
 type liveRun struct {
 	Name        string
 	Clients     int // 0: an open loop
@@ -136,7 +136,8 @@ func predictLive(t *testing.T, run *liveRun) {
 		run.Preemptions, s.Preemptions, 100*(float64(s.Preemptions)/run.Preemptions-1),
 		1e3*fit.Frontend.PerRequest, 1e3*fit.FrontendLow, 1e3*fit.FrontendHigh)
 	if run.Preemptions >= 10 && math.Abs(float64(s.Preemptions)/run.Preemptions-1) > 0.2 {
-		t.Errorf("%s: %v preemptions predicted, %v measured: want within 20 %%", run.Name, s.Preemptions, run.Preemptions)
+		t.Errorf("%s: %v preemptions predicted, %v measured: want within 20 %%", run.Name, s.Preemptions,
+			run.Preemptions)
 	}
 }
 
@@ -280,7 +281,7 @@ func complete(url string, prompt []int, m *perfmodel.MeasuredRequest, start time
 	return s.Err()
 }
 
-// metric returns the sum of a metric's series.
+// metric returns the sum of a metric's series on a page.
 func metric(t *testing.T, url, name string) float64 {
 	t.Helper()
 	r, err := http.Get(url + "/metrics")

@@ -1,12 +1,16 @@
-// Command modelaccuracy fits the parameters of perfmodel's prediction from data sheets to
-// what others measured of vLLM servers and published, each time leaving out what it then
-// predicts, and writes docs/lab/model-accuracy.md, which says how far off it is:
+// Command modelaccuracy fits the parameters of package perfmodel to published measurements of vLLM servers, and writes
+// docs/lab/model-accuracy.md:
 //
 //	make model-accuracy
 //
-// The measurements are facts with their sources (points/points.json); the models'
-// configurations have the fields that decide about work and memory. It is a module of its own, which
-// the program is built and tested without; go.work lets it use the code and the versions beside it.
+// The page has the errors of held-out predictions: each point is predicted by fits without the points of its GPU, of
+// its model, of its publisher, or of its release.
+//
+// fit.go fits (nonlinear least squares with priors), heldout.go leaves points out and widens intervals until they hold
+// what was measured, points.go reads and simulates the points, page.go renders the page. The measurements are facts
+// with their sources (points/points.json); the models' configurations contain only the fields that determine work and
+// memory. It is a module of its own, without which the program is built and tested; go.work makes it use the code
+// beside it.
 package main
 
 import (
@@ -18,7 +22,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// What is written, from this folder.
+// The files that are written, relative to this folder.
 const (
 	pageFile      = "../../docs/lab/model-accuracy.md"
 	posteriorFile = "../../internal/sim/perfmodel/posterior.json"
@@ -26,8 +30,8 @@ const (
 )
 
 func main() {
-	render := flag.Bool("page", false, "write the page of the predictions at hand, without a fit")
-	steps := flag.Int("steps", 2, "steps of the fit at most; it begins from the parameters at hand")
+	render := flag.Bool("page", false, "write the page from the present predictions, without a fit")
+	steps := flag.Int("steps", 2, "largest number of steps of the fit; it begins at the present parameters")
 	flag.Parse()
 	if err := run(*render, *steps); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
@@ -62,7 +66,7 @@ func run(render bool, steps int) error {
 	return os.WriteFile(pageFile, []byte(page), 0o644)
 }
 
-// fitAll fits the parameters and predicts what was left out.
+// fitAll fits the parameters to all points, and makes the held-out predictions.
 func fitAll(steps int) (*perfmodel.Posterior, []prediction, error) {
 	cases, err := prepareAll()
 	if err != nil {
@@ -70,7 +74,8 @@ func fitAll(steps int) (*perfmodel.Posterior, []prediction, error) {
 	}
 	f := newFitter(cases)
 	use := func(c *prepared) bool { return c.fits }
-	if err := f.fit(use, steps, func(step int, objective float64) { fmt.Printf("step %d: objective %.0f\n", step, objective) }); err != nil {
+	report := func(step int, objective float64) { fmt.Printf("step %d: objective %.0f\n", step, objective) }
+	if err := f.fit(use, steps, report); err != nil {
 		return nil, nil, err
 	}
 	if err := f.relinearize(use); err != nil {

@@ -31,7 +31,8 @@ func TestEveryPointHasItsSource(t *testing.T) {
 	points, predictions := read(t)
 	seen := map[string]bool{}
 	for _, p := range points {
-		if seen[p.Name] || !strings.HasPrefix(p.Source, "https://") || p.Measured == (Measures{}) || p.Host == "" || p.VLLM == "" {
+		if seen[p.Name] || !strings.HasPrefix(p.Source, "https://") || p.Measured == (Measures{}) || p.Host == "" ||
+			p.VLLM == "" {
 			t.Errorf("%+v", p)
 		}
 		seen[p.Name] = true
@@ -68,7 +69,7 @@ func TestThePageShowsThisData(t *testing.T) {
 	}
 }
 
-// TestTheLineIsHeld fails where the held-out errors are worse than the limits.
+// TestTheLineIsHeld compares the held-out errors with their limits.
 func TestTheLineIsHeld(t *testing.T) {
 	entries := entriesOf(read(t))
 	limits, err := load[limit]("limits.json")
@@ -81,14 +82,15 @@ func TestTheLineIsHeld(t *testing.T) {
 		if gpu.n == 0 || model.n == 0 || publisher.n == 0 {
 			t.Errorf("%s, %s: no entries", l.Class, l.Quantity)
 		}
-		if gpu.median > l.GPU || model.median > l.Model || publisher.median > l.Publisher || min(gpu.held, model.held, publisher.held) < l.Held {
+		if gpu.median > l.GPU || model.median > l.Model || publisher.median > l.Publisher ||
+			min(gpu.held, model.held, publisher.held) < l.Held {
 			t.Errorf("%s, %s: median %.1f %% without its GPU, %.1f %% without its model, %.1f %% without its publisher, intervals hold %.0f, %.0f and %.0f %%; the limits are %.0f, %.0f, %.0f and %.0f %%",
 				l.Class, l.Quantity, 100*gpu.median, 100*model.median, 100*publisher.median, 100*gpu.held, 100*model.held, 100*publisher.held, 100*l.GPU, 100*l.Model, 100*l.Publisher, 100*l.Held)
 		}
 	}
 }
 
-// TestNoIntervalEndsBeyondPhysics looks at both ends of every interval on the page.
+// TestNoIntervalEndsBeyondPhysics holds that no interval on the page ends beyond what the GPU can do.
 func TestNoIntervalEndsBeyondPhysics(t *testing.T) {
 	for _, e := range entriesOf(read(t)) {
 		fastest := e.of.Fastest.values()[e.quantity]
@@ -96,14 +98,16 @@ func TestNoIntervalEndsBeyondPhysics(t *testing.T) {
 			continue
 		}
 		i := e.widened()
-		if kinds[e.quantity] == perfmodel.Tokens && i.High > fastest*1.001 || kinds[e.quantity] != perfmodel.Tokens && i.Low < fastest*0.999 {
-			t.Errorf("%s without its %s: %s from %g to %g, and its data sheet allows %g", e.point.Name, e.without, quantities[e.quantity], i.Low, i.High, fastest)
+		if kinds[e.quantity] == perfmodel.Tokens && i.High > fastest*1.001 || kinds[e.quantity] != perfmodel.Tokens &&
+			i.Low < fastest*0.999 {
+			t.Errorf("%s without its %s: %s from %g to %g, and its data sheet allows %g", e.point.Name, e.without,
+				quantities[e.quantity], i.Low, i.High, fastest)
 		}
 	}
 }
 
-// TestWhatShipsIsFitted predicts every point with the parameters that ship, its host being
-// unknown: they were fitted to it, so that it must be nearer than when it was left out.
+// TestWhatShipsIsFitted predicts every point, as one on an unknown host, with the parameters that ship. They were
+// fitted to it, so that it must be nearer than when it was left out.
 func TestWhatShipsIsFitted(t *testing.T) {
 	cases, err := prepareAll()
 	if err != nil {
@@ -136,8 +140,8 @@ func TestWhatShipsIsFitted(t *testing.T) {
 	}
 }
 
-// TestAFitFollowsTheMeasurements fits to a few servers and asks for the parameters to explain
-// them better than before, with samples around what was found.
+// TestAFitFollowsTheMeasurements fits to a few servers. The parameters must explain these better than before, with
+// samples around the solution.
 func TestAFitFollowsTheMeasurements(t *testing.T) {
 	cases, err := prepareAll()
 	if err != nil {
@@ -169,8 +173,8 @@ func TestAFitFollowsTheMeasurements(t *testing.T) {
 	}
 }
 
-// TestEachPublisherCountsOnce has publishers of which one is predicted badly: it decides as long
-// as there are too few others, and no more when there are, however many points it has.
+// TestEachPublisherCountsOnce predicts one of several publishers badly. It must determine the widening while there are
+// too few others, and not once there are enough, however many points it has.
 func TestEachPublisherCountsOnce(t *testing.T) {
 	var entries []*entry
 	add := func(publisher string, points int, standing float64) {

@@ -31,7 +31,7 @@ type page struct {
 	Limits                            []string
 }
 
-// renderPage renders docs/lab/model-accuracy.md of the points and the predictions of them.
+// renderPage renders docs/lab/model-accuracy.md from the points and their predictions.
 func renderPage(points []Point, predictions []prediction) (string, error) {
 	p := &page{points: points, Points: len(points), entries: entriesOf(points, predictions)}
 	p.GPUs = p.byLevel("GPU", func(e *entry) string { return e.point.chip() })
@@ -48,7 +48,8 @@ func renderPage(points []Point, predictions []prediction) (string, error) {
 		return "", err
 	}
 	for _, l := range limits {
-		p.Limits = append(p.Limits, row(l.Class, l.Quantity, percent(l.GPU), percent(l.Model), percent(l.Publisher), percent(l.Held)))
+		p.Limits = append(p.Limits, row(l.Class, l.Quantity, percent(l.GPU), percent(l.Model), percent(l.Publisher),
+			percent(l.Held)))
 	}
 	t, err := template.New("page").Parse(pageText)
 	if err != nil {
@@ -69,9 +70,9 @@ func digits(v float64) string  { return fmt.Sprintf("%.4g", v) }
 type score struct {
 	n                   int
 	median, bias, worst float64 // of the absolute relative errors; the median with its sign; the largest
-	held                float64 // share within their intervals
-	each                float64 // the same, every publisher counted once
-	width               float64 // the median of how many times the high end is the low one
+	held                float64 // the share within their intervals
+	each                float64 // the same, with every publisher counted once
+	width               float64 // the median of the high end over the low end
 }
 
 // scoreOf scores the entries that satisfy a condition.
@@ -98,12 +99,12 @@ func scoreOf(entries []*entry, is func(*entry) bool) score {
 		all += held[publisher]
 		each += held[publisher] / of[publisher]
 	}
-	return score{len(errs), stat.Median(sizes), stat.Median(errs), slices.Max(sizes), all / float64(len(errs)), each / float64(len(of)), stat.Median(widths)}
+	return score{len(errs), stat.Median(sizes), stat.Median(errs), slices.Max(sizes), all / float64(len(errs)),
+		each / float64(len(of)), stat.Median(widths)}
 }
 
-// A limit is what the errors of a class may not exceed. Limits leave room for what one fit
-// differs from the next: medians of a class move by two to six points, and by more where half
-// of the points are left out.
+// A limit bounds the errors of a class. Limits allow for differences between fits: a class' median moves by two to six
+// percentage points, and by more if half of the points are left out.
 type limit struct {
 	Class    string  `json:"class"`
 	Quantity string  `json:"quantity"`
@@ -114,22 +115,23 @@ type limit struct {
 	Held      float64 `json:"held"`
 }
 
-// scoreWithout is that of a class' quantity, of the points that were left out in a way.
+// scoreWithout scores a quantity of a class, of points that were left out at a level.
 func scoreWithout(entries []*entry, class, quantity, without string) score {
 	return scoreOf(entries, func(e *entry) bool {
 		return e.point.class() == class && quantities[e.quantity] == quantity && e.without == without
 	})
 }
 
-// byClass sets what was in the fit beside what was left out in each way, the class first that
-// is worst where nothing of its publisher was known.
+// byClass compares each class in sample with its points left out at each level. The class that is worst without its
+// publisher is first.
 func (p *page) byClass() {
 	type line struct {
 		text string
 		by   float64
 	}
 	var lines []line
-	for _, class := range []string{"moderate load", "moderate load, tensor parallel", "saturated", "saturated, tensor parallel"} {
+	for _, class := range []string{"moderate load", "moderate load, tensor parallel", "saturated",
+		"saturated, tensor parallel"} {
 		for _, quantity := range quantities {
 			of := func(without string) score { return scoreWithout(p.entries, class, quantity, without) }
 			seen, publisher := of(inSample), of("publisher")
@@ -143,7 +145,8 @@ func (p *page) byClass() {
 					cells = append(cells, "", "", "")
 					continue
 				}
-				cells = append(cells, "**"+percent(s.median)+"** ("+signed(s.bias)+")", percent(s.worst), percent(s.held))
+				cells = append(cells, "**"+percent(s.median)+"** ("+signed(s.bias)+")", percent(s.worst),
+					percent(s.held))
 			}
 			lines = append(lines, line{row(cells...), publisher.median})
 			cells = []string{class, quantity}
@@ -163,10 +166,10 @@ func (p *page) byClass() {
 	}
 }
 
-// columns are the quantities that share a column where tables have no room for all.
+// columns are the quantities that share a column in narrow tables.
 var columns = [][]int{{0}, {1, 2}, {3}, {4}}
 
-// peers sets the others' predictions beside ours on the same points.
+// peers compares others' predictions with ours on the same points.
 func (p *page) peers() {
 	names := map[string]bool{}
 	for _, x := range p.points {
@@ -215,7 +218,7 @@ func (p *page) peers() {
 	}
 }
 
-// byLevel scores what was left out together: each GPU, or each model.
+// byLevel scores each group of a level: each GPU, or each model.
 func (p *page) byLevel(without string, of func(*entry) string) (rows []string) {
 	points := map[string]map[*Point]bool{}
 	for _, e := range p.entries {
@@ -247,7 +250,7 @@ func (p *page) byLevel(without string, of func(*entry) string) (rows []string) {
 	return rows
 }
 
-// worstShown are enough to see where the model fails.
+// worstShown is the number of worst predictions on the page.
 const worstShown = 15
 
 func (p *page) worst() {
@@ -266,13 +269,14 @@ func (p *page) worst() {
 		if !e.held() {
 			held = " missed"
 		}
-		p.Worst = append(p.Worst, row(e.point.Name, quantities[e.quantity], digits(e.measured), digits(e.interval.Value),
+		p.Worst = append(p.Worst, row(e.point.Name, quantities[e.quantity], digits(e.measured),
+			digits(e.interval.Value),
 			fmt.Sprintf("%.3g – %.3g%s", w.Low, w.High, held), signed(e.off())))
 	}
 }
 
-// A tuning is what `sixty tune` says of a deployment at so many times the requests a second
-// that were measured. A test of package cli asks it.
+// A tuning is the answer of `sixty tune` for a deployment at a multiple of the measured request rate. A test of package
+// cli makes it.
 type tuning struct {
 	Name   string  `json:"name"`
 	Times  float64 `json:"times"`
@@ -282,8 +286,7 @@ type tuning struct {
 	} `json:"predicted"`
 }
 
-// deployments shows what is said of servers whose owners published how much they carry, and
-// to which nothing was fitted.
+// deployments shows the predictions for servers whose owners published their capacity. Nothing was fitted to these.
 func (p *page) deployments() error {
 	deployments, err := load[Point]("points/deployments.json")
 	if err != nil {
@@ -321,7 +324,8 @@ func (p *page) deployments() error {
 		}
 		_, output := x.Load.means()
 		there := high.Values["output tokens/s"]
-		p.Tuned = append(p.Tuned, row(fmt.Sprintf("[%s](%s)", x.Name, x.Source), x.VLLM, fmt.Sprintf("%.2f", m[4]/output),
+		p.Tuned = append(p.Tuned, row(fmt.Sprintf("[%s](%s)", x.Name, x.Source), x.VLLM,
+			fmt.Sprintf("%.2f", m[4]/output),
 			cmp.Or(words[low.Status], low.Status), cmp.Or(words[high.Status], high.Status),
 			fmt.Sprintf("%.4g (%.3g – %.3g)", there.Value, there.Low, there.High), digits(m[4]), verdict))
 		cells := []string{x.Name}
@@ -335,14 +339,15 @@ func (p *page) deployments() error {
 				held = ", missed"
 			}
 			cells = append(cells, digits(m[q]),
-				fmt.Sprintf("%.4g (%.3g – %.3g%s), %s", of[q].Value, of[q].Low, of[q].High, held, signed(of[q].Value/m[q]-1)))
+				fmt.Sprintf("%.4g (%.3g – %.3g%s), %s", of[q].Value, of[q].Low, of[q].High, held,
+					signed(of[q].Value/m[q]-1)))
 		}
 		p.Bursts = append(p.Bursts, row(cells...))
 	}
 	return p.memory(slices.Concat(p.points, deployments))
 }
 
-// burst predicts what a deployment's owner sent, with the parameters that ship.
+// burst predicts the load that a deployment's owner sent, with the parameters that ship.
 func (p *Point) burst() (of [5]perfmodel.Estimate, err error) {
 	c, err := p.prepare()
 	if err != nil {
@@ -359,7 +364,7 @@ func (p *Point) burst() (of [5]perfmodel.Estimate, err error) {
 	return of, nil
 }
 
-// memory compares the ledger with servers whose blocks are published.
+// memory compares the memory ledger with servers whose number of blocks was published.
 func (p *page) memory(points []Point) error {
 	seen := map[string]bool{}
 	for _, x := range points {
@@ -381,7 +386,8 @@ func (p *page) memory(points []Point) error {
 			within = ", outside"
 		}
 		p.Memory = append(p.Memory, row(x.Model+", "+x.GPU, x.VLLM, strings.TrimSpace(args), fmt.Sprint(blocks),
-			fmt.Sprintf("%.0f (%.0f – %.0f)", b.Value, b.Low, b.High), fmt.Sprintf("%+.1f %%%s", 100*(b.Value/float64(blocks)-1), within)))
+			fmt.Sprintf("%.0f (%.0f – %.0f)", b.Value, b.Low, b.High), fmt.Sprintf("%+.1f %%%s",
+				100*(b.Value/float64(blocks)-1), within)))
 	}
 	return nil
 }

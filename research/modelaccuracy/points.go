@@ -30,12 +30,11 @@ type Point struct {
 	Args  string `json:"args"` // of vllm serve
 	Load  Load   `json:"load"`
 
-	// Cached says that prompts of earlier tests may have been in the prefix cache: the time
-	// to first token then tells nothing.
+	// Cached says that prompts of earlier tests may have been in the prefix cache. Then TTFT does not count.
 	Cached bool `json:"cached"`
 
-	// Doubt is how many times as far off a measurement may be as a good one, of which all that
-	// decides about it is published; 0 is 1.
+	// Doubt multiplies the error that is expected, if the publication lacks something that determines the measurement;
+	// 0 is 1.
 	Doubt float64 `json:"doubt"`
 
 	Measured Measures            `json:"measured"`
@@ -43,7 +42,7 @@ type Point struct {
 	Source   string              `json:"source"`
 }
 
-// A Load is what a benchmark sent. Without a rate or clients all requests came at once.
+// A Load is what a benchmark sent. Without a rate or clients all requests were sent at once.
 type Load struct {
 	Requests int     `json:"requests"`
 	Clients  int     `json:"clients"` // each sends its next request after the end of its last
@@ -52,22 +51,20 @@ type Load struct {
 	Seconds  float64 `json:"duration_s"`
 	Prompt   float64 `json:"prompt"` // mean tokens
 	Output   float64 `json:"output"`
-	// Shape is that of the lengths: "constant"; "sharegpt", of which the means alone are
-	// known; "drawn", from Lengths; "listed", each request's milliseconds of arrival, prompt and
-	// output.
+	// Shape is the distribution of lengths: "constant"; "sharegpt", of which only the means are known; "drawn", from
+	// Lengths; "listed", with the arrival in milliseconds, prompt and output of each request.
 	Shape   string    `json:"shape"`
 	Lengths [2]string `json:"lengths"` // of prompts and outputs, as --prompt-tokens takes them
 	Listed  [][3]int  `json:"listed"`
 
-	// Prompts are so many different ones that are sent in turn, again and again: all of a
-	// prompt is in the prefix cache from its second time on. 0: no prompt comes twice.
+	// Prompts is the number of different prompts, which are sent in turn. From its second time on a prompt is in the
+	// prefix cache. 0: no prompt comes twice.
 	Prompts      int `json:"prompts"`
 	PrefixGroups int `json:"prefix_groups"` // of system prompts
 	Prefix       int `json:"prefix"`        // tokens of one
 }
 
-// Measures are what clients saw on average: milliseconds, and output tokens a second. Zero
-// is not known.
+// Measures are what clients measured on average: milliseconds, and output tokens per second. Zero means unknown.
 type Measures struct {
 	TTFT   float64 `json:"ttft_mean_ms"`
 	TPOT   float64 `json:"tpot_mean_ms"`
@@ -76,24 +73,24 @@ type Measures struct {
 	Tokens float64 `json:"output_tok_s"`
 }
 
-// quantities names those of Measures, in the order of values.
+// quantities are the names of the fields of Measures, in the order of values.
 var quantities = []string{"TTFT", "TPOT", "ITL", "E2E", "tokens/s"}
 
 func (m Measures) values() [5]float64 {
 	return [5]float64{m.TTFT, m.TPOT, m.ITL, m.E2E, m.Tokens}
 }
 
-// saturated reports whether the load is more than the server can take at once: requests
-// queue, or its batch is as large as it can be.
+// saturated reports whether the load is more than the server can run at once: requests queue, or the batch is at its
+// limit.
 func (p *Point) saturated() bool {
 	l := &p.Load
 	return l.Rate == 0 && (l.Clients > manyClients || l.Clients == 0 && (l.Requests > 20 || l.Shape == "listed"))
 }
 
-// manyClients, each with a request under way, are as good as a burst.
+// manyClients is the number of closed-loop clients that are as good as a burst.
 const manyClients = 100
 
-// class is the class of loads and deployments whose errors are alike.
+// class returns the point's class: loads and deployments with similar errors.
 func (p *Point) class() string {
 	class := "moderate load"
 	if p.saturated() {
@@ -105,7 +102,7 @@ func (p *Point) class() string {
 	return class
 }
 
-// parallel is the number of GPUs.
+// parallel returns the number of GPUs.
 func (p *Point) parallel() int {
 	n, _, _ := engine.ParseArgs(p.Args, p.Name).Number(engine.TensorParallelSize)
 	return max(int(n), 1)
@@ -123,20 +120,18 @@ func load[T any](file string) (list []T, err error) {
 	return list, nil
 }
 
-// prepared is a point made ready to be predicted.
+// prepared is a point with all that its prediction needs.
 type prepared struct {
 	Point
 	shape *perfmodel.Shape // on its host
 	plain *perfmodel.Shape // on any
-	// fits says that the memory for the KV cache is known well enough for the point to tell
-	// of step times.
+	// fits says that the size of the KV cache is known well enough to fit step times to the point.
 	fits     bool
 	config   sim.Config
 	requests []sim.Request
 }
 
-// ledger is the memory of the point's server, and what else is known of its settings, with
-// the blocks that were published, if any.
+// ledger returns the memory of the point's server and its known settings, with the published number of blocks, if any.
 func (p *Point) ledger(published bool) (l *perfmodel.Ledger, args engine.Config, blocks int, err error) {
 	content := modelconfig.Published(p.Model)
 	if content == nil {
@@ -167,7 +162,7 @@ func (p *Point) ledger(published bool) (l *perfmodel.Ledger, args engine.Config,
 	return l, args, blocks, nil
 }
 
-// prepare works out the deployment and the requests.
+// prepare computes the deployment and the requests.
 func (p *Point) prepare() (*prepared, error) {
 	l, known, blocks, err := p.ledger(true)
 	if err != nil {
@@ -203,16 +198,16 @@ func (l *Load) means() (prompt, output float64) {
 	return prompt, output
 }
 
-// longest is the time in which requests of a steady load are simulated: means over it are
-// those over the whole.
+// longest is how much of a steady load is simulated: means over it are those over the whole.
 const longest = 30.0
 
-// draw makes the load's requests. It is the same every time.
+// draw returns the load's requests, the same ones every time.
 func (l *Load) draw(blockSize int) []sim.Request {
 	var out []sim.Request
 	if len(l.Listed) > 0 {
 		for _, r := range l.Listed {
-			out = append(out, sim.Request{Arrival: time.Duration(r[0]) * time.Millisecond, PromptTokens: r[1], OutputTokens: r[2]})
+			out = append(out, sim.Request{Arrival: time.Duration(r[0]) * time.Millisecond, PromptTokens: r[1],
+				OutputTokens: r[2]})
 		}
 		return out
 	}
@@ -251,9 +246,8 @@ func (l *Load) draw(blockSize int) []sim.Request {
 	return out
 }
 
-// lengths are n of prompts (0) or outputs (1) with a mean. Of ShareGPT's, as vLLM's benchmark
-// filters them, lognormals with a coefficient of variation of 1.3 that end at 1024 tokens come
-// close.
+// lengths returns n lengths of prompts (0) or outputs (1) with a mean. ShareGPT's lengths, as vLLM's benchmark filters
+// them, are close to a lognormal distribution with a coefficient of variation of 1.3 that ends at 1024 tokens.
 func (l *Load) lengths(which int, mean float64, n int) []int {
 	out := make([]int, n)
 	rng := rand.New(rand.NewPCG(uint64(which)+1, 0))
@@ -285,7 +279,7 @@ func (l *Load) lengths(which int, mean float64, n int) []int {
 	return out
 }
 
-// predict simulates the point's load with a step cost, and tells the work too.
+// predict simulates the point's load with a step cost. It also returns the work.
 func (c *prepared) predict(cost sim.StepCost, f sim.Frontend) (Measures, sim.Work, error) {
 	res, err := sim.Run(c.config, cost, c.requests, sim.Options{Frontend: f, Clients: c.Load.Clients})
 	if err != nil {
@@ -293,12 +287,13 @@ func (c *prepared) predict(cost sim.StepCost, f sim.Frontend) (Measures, sim.Wor
 	}
 	s := sim.Summarize(res.Records[c.Load.Prompts:]) // without those that fill the cache
 	const ms = 1e3
-	m := Measures{TTFT: s.TTFT.Mean.Seconds() * ms, TPOT: s.TPOT.Mean.Seconds() * ms, E2E: s.E2E.Mean.Seconds() * ms, Tokens: s.OutputPerSecond}
+	m := Measures{TTFT: s.TTFT.Mean.Seconds() * ms, TPOT: s.TPOT.Mean.Seconds() * ms, E2E: s.E2E.Mean.Seconds() * ms,
+		Tokens: s.OutputPerSecond}
 	m.ITL = m.TPOT // with equal lengths they are the same
 	return m, res.Replicas[0].Stats.Work, nil
 }
 
-// prepareAll makes all points ready.
+// prepareAll prepares all points.
 func prepareAll() ([]*prepared, error) {
 	points, err := load[Point]("points/points.json")
 	if err != nil {
@@ -313,20 +308,20 @@ func prepareAll() ([]*prepared, error) {
 	return out, nil
 }
 
-// chip is that of the point's GPU, whatever power it has and however it is built in.
+// chip returns the point's GPU without its power limit and form factor.
 func (p *Point) chip() string {
 	g, _ := perfmodel.FindGPU(p.GPU) // which prepare has found
 	name, _, _ := strings.Cut(g.Chip, " ")
 	return name
 }
 
-// publisher is who measured the point.
+// publisher returns who measured the point.
 func (p *Point) publisher() string {
 	name, _, _ := strings.Cut(p.Host, " ")
 	return name
 }
 
-// later is what the points of later releases have in common; "" for the others.
+// later returns the group of points of later releases, "" for other points.
 func (p *Point) later() string {
 	if engine.Release(p.VLLM).AtLeast(vllm.AsyncSchedulingByDefault) {
 		return "0.14 and later"
@@ -334,7 +329,7 @@ func (p *Point) later() string {
 	return ""
 }
 
-// architecture is the point's model without its quantization.
+// architecture returns the point's model without its quantization.
 func (p *Point) architecture() string {
 	name := p.Model
 	for _, q := range []string{"-fp8", "-awq"} {

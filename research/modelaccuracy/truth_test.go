@@ -101,7 +101,8 @@ func TestGroundTruth(t *testing.T) {
 			cfg.MaxModelLen, cfg.NumBlocks, cfg.MaxNumSeqs = 32768, truth.numBlocks, truth.maxSeqs
 			gpu, err := perfmodel.FindGPU(truth.gpu)
 			must.Succeed(t, err)
-			ledger, err := perfmodel.NewLedger(modelconfigtest.Read(t, "llama-3.1-8b"), perfmodel.Settings{Device: gpu, MaxModelLen: 4096})
+			ledger, err := perfmodel.NewLedger(modelconfigtest.Read(t, "llama-3.1-8b"),
+				perfmodel.Settings{Device: gpu, MaxModelLen: 4096})
 			must.Succeed(t, err)
 			prior := ledger.StepCost(700)
 			var end time.Duration
@@ -173,7 +174,7 @@ func fitScrapes(t *testing.T, cfg sim.Config, run string, until time.Duration, p
 	return fit
 }
 
-// errorsOf are relative errors of a prediction.
+// errorsOf returns the relative errors of a prediction.
 type errorsOf struct{ tpot, ttft50, ttft95, throughput float64 }
 
 // compareRun simulates the run and compares the requests that pred selects.
@@ -220,7 +221,8 @@ func compareRun(t *testing.T, basis string, cfg sim.Config, fit *perfmodel.Fit, 
 		return fmt.Sprintf("%.4g → %.4g s (%+.1f %%)", x.Seconds(), y.Seconds(), 100*ratio(x, y))
 	}
 	t.Logf("| %s | %d | %d | %s | %s | %s | %s | %.0f → %.0f (%+.1f %%) | %d |", basis, fit.Observations, len(real),
-		cell(a.TPOT.Mean, b.TPOT.Mean), cell(a.TTFT.Mean, b.TTFT.Mean), cell(a.TTFT.P50, b.TTFT.P50), cell(a.TTFT.P95, b.TTFT.P95),
+		cell(a.TPOT.Mean, b.TPOT.Mean), cell(a.TTFT.Mean, b.TTFT.Mean), cell(a.TTFT.P50, b.TTFT.P50), cell(a.TTFT.P95,
+			b.TTFT.P95),
 		throughput(real), throughput(predicted), 100*e.throughput, b.Preemptions)
 	t.Logf("  %+v; median error %.1f %%, P95 %.1f %%; warnings: %s",
 		fit.Cost, 100*fit.MedianError, 100*fit.P95Error, strings.Join(p.Warnings, "; "))

@@ -64,9 +64,9 @@ func (s *steady) Flush() { _ = s.FlushError() }
 // Unwrap is for http.ResponseController.
 func (s *steady) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// Turns bound how many requests are computed concurrently; the others wait. Handlers compute the whole answer before they
-// write it, so a turn ends with the first byte. But while clients have not read maxUnread bytes of earlier answers, it
-// ends only when the client has read the answer.
+// Turns bound how many requests are computed concurrently; the others wait. Handlers compute the whole answer before
+// they write it, so a turn ends with the first byte. But while clients have not read maxUnread bytes of earlier
+// answers, it ends only when the client has read the answer.
 type Turns struct {
 	all, unread *semaphore.Weighted
 	patience    time.Duration

@@ -1,5 +1,5 @@
-// Package memnet connects clients and servers of one test without sockets. Tests in virtual time (testing/synctest) need
-// it: the clock does not advance while a goroutine waits for a socket.
+// Package memnet connects clients and servers of one test without sockets. Tests in virtual time (testing/synctest)
+// need it: the clock does not advance while a goroutine waits for a socket.
 package memnet
 
 import (

@@ -27,8 +27,8 @@ func ShareError(share, n float64) float64 {
 	return math.Sqrt(share * (1 - share) / (n + 4))
 }
 
-// WelchP returns the chance that the means of two samples differ by as much, in either direction, if the populations have
-// equal means (B. L. Welch, 1947). n are the sizes of the samples. It is NaN if one has fewer than two values.
+// WelchP returns the chance that the means of two samples differ by as much, in either direction, if the populations
+// have equal means (B. L. Welch, 1947). n are the sizes of the samples. It is NaN if one has fewer than two values.
 func WelchP(mean, variance, n [2]float64) float64 {
 	a, b := max(variance[0], 0)/n[0], max(variance[1], 0)/n[1]
 	switch {

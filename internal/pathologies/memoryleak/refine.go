@@ -18,51 +18,15 @@ func refineFinding(p *catalog.Pass) {
 		refineKeptBlocks(p)
 		return
 	}
-	what, size, growth := "the API server's memory", indicator.ResidentMemory, indicator.MemoryGrowth
-	if a, ok := p.Measured(indicator.ContainerMemoryGrowth); ok {
-		if b, known := p.Measured(growth); !known || a > 2*b {
-			what, size, growth = "the container's memory", indicator.ContainerMemory, indicator.ContainerMemoryGrowth
-		}
-	}
-	if grows, _ := gpuGrows.Eval(p); grows == catalog.True {
-		what, size, growth = "a GPU's memory", nil, indicator.GPUMemGrowth
-	}
-	rate, ok := p.Measured(growth)
+	leak := leakingMemory(p)
+	rate, ok := p.Measured(leak.growth)
 	if !ok {
 		return
 	}
-	p.Summary = fmt.Sprintf("Memory leaks: %s grows by %s a day", what,
-		indicator.FormatNumber(rate*day, indicator.Bytes))
-	lines := []string{
-		fmt.Sprintf("%s (%s) × 86400 s = %s a day", indicator.FormatNumber(rate, indicator.BytesPerSecond),
-			growth.Title, indicator.FormatNumber(rate*day, indicator.Bytes)),
-	}
-	if used, ok := p.Measured(indicator.GPUMemoryUsed); size == nil && ok {
-		p.Summary += "; " + indicator.FormatNumber(used, indicator.Ratio) + " are in use"
-	}
-	if size == nil {
-		p.Reason("An engine takes the memory for weights and KV cache when it starts. What comes later is a leak, or " +
-			"another process on that GPU.")
-	} else if now, ok := p.Measured(size); ok {
-		p.Summary += fmt.Sprintf(" and doubles from %s in %s", indicator.FormatNumber(now, indicator.Bytes),
-			indicator.FormatNumber(now/rate, indicator.Seconds))
-		lines = append(lines, fmt.Sprintf("%s (%s) / %s = %s until it has doubled",
-			indicator.FormatNumber(now, indicator.Bytes), size.Title,
-			indicator.FormatNumber(rate, indicator.BytesPerSecond),
-			indicator.FormatNumber(now/rate, indicator.Seconds)))
-	}
-	if done, ok := p.Measured(indicator.CompletionRate); ok {
-		per := rate / done
-		p.Reason("That is %s per request, or %s per million requests.", indicator.FormatNumber(per, indicator.Bytes),
-			indicator.FormatNumber(per*1e6, indicator.Bytes))
-		lines = append(lines, fmt.Sprintf("%s / %s (%s) = %s per request",
-			indicator.FormatNumber(rate, indicator.BytesPerSecond),
-			indicator.FormatNumber(done, indicator.RequestsPerSecond), indicator.CompletionRate.Title,
-			indicator.FormatNumber(per, indicator.Bytes)))
-	}
+	lines := describeGrowth(p, leak, rate)
 	p.Reason("Requests complete and nothing queues, so the memory is not held by work in progress. Caches and " +
 		"allocators fill up within minutes; growth for hours is a leak.")
-	switch size {
+	switch leak.size {
 	case indicator.ResidentMemory:
 		p.Reason("process_resident_memory_bytes is the API server alone: the memory of EngineCore and the workers " +
 			"shows only in the container's or node's metrics.")
@@ -85,6 +49,60 @@ func refineFinding(p *catalog.Pass) {
 		Tradeoff: "profiling slows the process a little",
 		Verify:   "the memory stays level for an hour",
 	})
+}
+
+// A memory is a memory that may leak.
+type memory struct {
+	name         string
+	size, growth *indicator.Signal // size is nil for a GPU
+}
+
+// leakingMemory returns the memory that leaks: a GPU's, the container's if that grows much faster than the API server
+// or alone is known, and otherwise the API server's.
+func leakingMemory(p *catalog.Pass) memory {
+	if grows, _ := gpuGrows.Eval(p); grows == catalog.True {
+		return memory{"a GPU's memory", nil, indicator.GPUMemGrowth}
+	}
+	server := memory{"the API server's memory", indicator.ResidentMemory, indicator.MemoryGrowth}
+	if a, ok := p.Measured(indicator.ContainerMemoryGrowth); ok {
+		if b, known := p.Measured(server.growth); !known || a > 2*b {
+			return memory{"the container's memory", indicator.ContainerMemory, indicator.ContainerMemoryGrowth}
+		}
+	}
+	return server
+}
+
+// describeGrowth summarizes a memory that grows by rate bytes per second, and returns the arithmetic.
+func describeGrowth(p *catalog.Pass, leak memory, rate float64) []string {
+	p.Summary = fmt.Sprintf("Memory leaks: %s grows by %s a day", leak.name,
+		indicator.FormatNumber(rate*day, indicator.Bytes))
+	lines := []string{
+		fmt.Sprintf("%s (%s) × 86400 s = %s a day", indicator.FormatNumber(rate, indicator.BytesPerSecond),
+			leak.growth.Title, indicator.FormatNumber(rate*day, indicator.Bytes)),
+	}
+	if leak.size == nil {
+		if used, ok := p.Measured(indicator.GPUMemoryUsed); ok {
+			p.Summary += "; " + indicator.FormatNumber(used, indicator.Ratio) + " are in use"
+		}
+		p.Reason("An engine takes the memory for weights and KV cache when it starts. What comes later is a leak, or " +
+			"another process on that GPU.")
+	} else if now, ok := p.Measured(leak.size); ok {
+		doubled := indicator.FormatNumber(now/rate, indicator.Seconds)
+		p.Summary += fmt.Sprintf(" and doubles from %s in %s", indicator.FormatNumber(now, indicator.Bytes), doubled)
+		lines = append(lines, fmt.Sprintf("%s (%s) / %s = %s until it has doubled",
+			indicator.FormatNumber(now, indicator.Bytes), leak.size.Title,
+			indicator.FormatNumber(rate, indicator.BytesPerSecond), doubled))
+	}
+	if done, ok := p.Measured(indicator.CompletionRate); ok {
+		per := rate / done
+		p.Reason("That is %s per request, or %s per million requests.", indicator.FormatNumber(per, indicator.Bytes),
+			indicator.FormatNumber(per*1e6, indicator.Bytes))
+		lines = append(lines, fmt.Sprintf("%s / %s (%s) = %s per request",
+			indicator.FormatNumber(rate, indicator.BytesPerSecond),
+			indicator.FormatNumber(done, indicator.RequestsPerSecond), indicator.CompletionRate.Title,
+			indicator.FormatNumber(per, indicator.Bytes)))
+	}
+	return lines
 }
 
 // refineKeptBlocks refines the finding for a KV cache that fills at the same load.

@@ -178,7 +178,7 @@ func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 	if err == nil {
 		o.Memory = &m.memory
 		if m.opts.Remote {
-			from.Querier = m.mirror.Over(from.Querier, o.Matchers, at, identity.LongestPast, 5*o.Interval/2)
+			from.Querier = m.mirror.Over(from.Querier, o.Matchers, at, identity.LongestPast, o.Interval)
 		}
 		e.Diagnosis, err = from.Diagnose(ctx, o)
 	}

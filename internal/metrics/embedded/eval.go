@@ -130,6 +130,10 @@ func (r *recent) selectStreams(ctx context.Context, ms []*labels.Matcher, span, 
 	out := make(model.Matrix, 0, len(c.series))
 	for _, s := range c.series {
 		var pairs []model.SamplePair
+		lookback := r.lookback
+		if r.db == nil && !s.endsKnown {
+			lookback = missedAfter * r.ends.interval / 2
+		}
 		if points := s.samplesBetween(from, at); step == 0 && len(points) > 0 {
 			pairs = make([]model.SamplePair, len(points))
 			for i, p := range points {
@@ -137,7 +141,7 @@ func (r *recent) selectStreams(ctx context.Context, ms []*labels.Matcher, span, 
 			}
 		}
 		for t := at - span; step > 0 && t <= at; t += step {
-			if p, ok := s.sampleAt(t, r.lookback); ok {
+			if p, ok := s.sampleAt(t, lookback); ok {
 				if pairs == nil {
 					pairs = make([]model.SamplePair, 0, 1+(at-t)/step)
 				}
@@ -308,6 +312,10 @@ func (r *recent) readRange(ctx context.Context, s indicator.Samples, at int64) (
 	c, err := r.chooseSeries(ctx, &s, at-r.lookBehind(s), at)
 	if err != nil {
 		return operand{}, err
+	}
+	if r.db == nil && slices.Contains(endsMatter, s.Func) &&
+		slices.ContainsFunc(c.series, func(s *recentSeries) bool { return !s.endsKnown }) {
+		return operand{}, errEngine
 	}
 	key := reading{c, s.Func, s.Param, s.Span, at}
 	vec, ok := r.memo[key]

@@ -20,9 +20,10 @@ import (
 )
 
 // A Mirror caches the last samples of a remote server's series. A monitor sends hundreds of queries at each
-// evaluation; with a Mirror it reads each sample once, and answers the queries in this process. The server answers
-// queries beyond the cached span, instant selectors, and functions that look for the end of a series, because its API
-// does not show staleness markers. The zero value is empty.
+// evaluation; with a Mirror it reads each sample once, and answers the queries in this process. The server's API does
+// not show staleness markers: a series ended where its target was scraped without it (ends.go). The server answers
+// queries beyond the cached span, and those that depend on the end of series whose target has no up. The zero value is
+// empty.
 type Mirror struct {
 	mu      sync.Mutex
 	recent  *recent
@@ -35,26 +36,32 @@ const (
 	mostMirrored = 32_000_000
 	// piece is how much of the past is read at once, in ms, because an answer is in memory while it is read.
 	piece = 10 * 60_000
+	// beyond is how much longer than the given past the cache spans, because a query may end with the last scrape, and
+	// look for the sample before its range.
+	beyond = Lookback + time.Minute
 	// mostReturned is how many instances are read again by name. Beyond it, the whole metric is read again.
 	mostReturned = 100
 )
 
 // Over returns a Querier for queries at one time, which must not be before the time of the last call. The cache spans
-// the given time before it; lookback says how long a sample counts in ranges. Queries without all matchers of the
-// scope go to the server. If the scope changed since the last call, the series that joined it are read.
+// the given time before it, and more; interval is the scrape interval. Queries without all matchers of the scope go to
+// the server. If the scope changed since the last call, the series that joined it are read.
 func (m *Mirror) Over(
-	q metrics.Querier, scope []*labels.Matcher, at time.Time, past, lookback time.Duration,
+	q metrics.Querier, scope []*labels.Matcher, at time.Time, past, interval time.Duration,
 ) metrics.Querier {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := at.UnixMilli()
 	if m.recent == nil || m.recent.newest > now {
-		m.recent, m.reading, m.asking = newRecent(nil, lookback), map[string]*sync.Mutex{},
+		m.recent, m.reading, m.asking = newRecent(nil, Lookback), map[string]*sync.Mutex{},
 			make(chan struct{}, metrics.AtOnce)
 		m.recent.families, m.recent.anywhen, m.recent.swept = map[string]*family{}, true, now
 	}
-	m.recent.startEvaluation(now, lookback.Milliseconds())
-	return &mirrored{q, m, m.recent, scope, at.Add(-past), now - (past + lookback).Milliseconds(), now}
+	m.recent.startEvaluation(now, interval.Milliseconds())
+	held := at.Add(-past - beyond)
+	return &mirrored{
+		Querier: q, mirror: m, recent: m.recent, scope: scope, answersFrom: held, held: held.UnixMilli(), now: now,
+	}
 }
 
 // acquireSlot waits for a query slot, and returns the function that releases it.
@@ -64,10 +71,10 @@ func (m *Mirror) acquireSlot() func() {
 }
 
 // startEvaluation moves on to the next evaluation time, and clears results of samples that may have changed.
-func (r *recent) startEvaluation(now, lookback int64) {
+func (r *recent) startEvaluation(now, interval int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.newest, r.lookback, r.memo = now, lookback, map[reading][]element{}
+	r.newest, r.ends.interval, r.memo = now, interval, map[reading][]element{}
 	if now > r.swept+sweepEvery {
 		r.sweepUnused()
 	}
@@ -82,6 +89,9 @@ type mirrored struct {
 	answersFrom time.Time // it answers for later times
 	held        int64     // samples after this time are cached, in ms
 	now         int64
+
+	targets     sync.Mutex
+	targetsHeld bool // the samples of up are cached, and the targets that ended are marked
 }
 
 // Evaluate implements metrics.Querier.
@@ -89,10 +99,6 @@ func (q *mirrored) Evaluate(ctx context.Context, e indicator.Expr, at time.Time)
 	var names []string
 	here := true
 	e.Each(func(s indicator.Samples) {
-		switch s.Func {
-		case "", indicator.FirstSeen, indicator.LastTrue, indicator.HeldLast:
-			here = false // staleness markers count
-		}
 		here = here && s.Metric != "" && s.Offset == 0 && q.coversSelector(s.Where,
 			at.Add(-time.Duration(q.recent.lookBehind(s))*time.Millisecond))
 		names = append(names, s.Metric)
@@ -151,7 +157,11 @@ func (q *mirrored) answerSelector(
 			names = append(names, m.SetMatches()...)
 		}
 	}
-	if len(names) == 0 || !q.coversSelector(ms, at.Add(-span)) {
+	after := at.Add(-span)
+	if step > 0 {
+		after = after.Add(-Lookback)
+	}
+	if len(names) == 0 || !q.coversSelector(ms, after) {
 		return nil, errEngine
 	}
 	if err := q.holdMetrics(ctx, names); err != nil {
@@ -185,7 +195,43 @@ func (q *mirrored) holdMetrics(ctx context.Context, names []string) error {
 	return eg.Wait()
 }
 
+// holdMetric caches the samples of a metric up to now. errEngine means that the server must answer.
 func (q *mirrored) holdMetric(ctx context.Context, name string) error {
+	if err := q.holdTargets(ctx); err != nil && !errors.Is(err, errEngine) {
+		return err
+	}
+	_, err := q.holdFamily(ctx, name)
+	return err
+}
+
+// holdTargets caches the samples of up, and marks the targets that ended, once in an evaluation.
+func (q *mirrored) holdTargets(ctx context.Context) error {
+	q.targets.Lock()
+	defer q.targets.Unlock()
+	if q.targetsHeld {
+		return nil
+	}
+	f, err := q.holdFamily(ctx, up)
+	if err != nil {
+		return err
+	}
+	release := q.mirror.acquireSlot()
+	answer, err := q.Query(ctx, indicator.Selector(up, q.scope...), time.UnixMilli(q.now))
+	release()
+	if err != nil {
+		return err
+	}
+	live := make(map[uint64]bool, len(answer))
+	for _, s := range answer {
+		live[labelsFromMetric(s.Metric).Hash()] = true
+	}
+	q.recent.markTargets(f, live)
+	q.targetsHeld = true
+	return nil
+}
+
+// holdFamily caches the samples of a metric up to now, but not the ends of targets.
+func (q *mirrored) holdFamily(ctx context.Context, name string) (*family, error) {
 	lock := q.mirror.metricLock(name)
 	lock.Lock()
 	defer lock.Unlock()
@@ -208,9 +254,9 @@ func (q *mirrored) holdMetric(ctx context.Context, name string) error {
 		err = nil
 	}
 	if err == nil && f.refused {
-		return errEngine
+		err = errEngine
 	}
-	return err
+	return f, err
 }
 
 // readPieces reads the samples of a metric from a time up to now, piece by piece; see storeSamples.
@@ -289,6 +335,7 @@ func (r *recent) storeSamples(f *family, read model.Matrix, since, until int64, 
 		}
 		r.extendSeries(s, one.Values)
 	}
+	r.markSeries(f, since)
 	if r.sampleCount > mostMirrored {
 		r.refuseFamily(f)
 	}
@@ -307,6 +354,7 @@ func (r *recent) replaceSamples(f *family, read model.Matrix) {
 		r.cutAfter(s, f.completeFrom)
 		r.extendSeries(s, one.Values)
 	}
+	r.markSeries(f, f.completeFrom)
 }
 
 // cutAfter drops the samples of a series after a time.

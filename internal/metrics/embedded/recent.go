@@ -39,6 +39,8 @@ type recent struct {
 	idle        int    // transactions since the last query
 	selectorKey []byte // scratch
 
+	ends ends // of mirrored series
+
 	elements scratch[element]
 	numbers  scratch[int32] // label set numbers
 	partials scratch[partial]
@@ -71,6 +73,8 @@ type recentSeries struct {
 	storageRef storage.SeriesRef
 	points     []promql.FPoint // in the order of time, without staleness markers
 	stale      []int64         // times of staleness markers
+	endsKnown  bool            // of a mirrored series: stale has all of them
+	liveUntil  int64           // of a mirrored up: when its target was live, or its end was marked
 	last       int64           // time of the last sample, markers included
 }
 

@@ -198,10 +198,10 @@ const onceShare = 0.05
 
 // markOnce marks one-time gaps, which take much of the time and do not recur. The gaps are sorted by length.
 func (s *sweep) markOnce(gaps []Gap) {
-	wall, steps := s.d.Wall, 0
+	wall, stepCount := s.d.Wall, 0
 	for i := range s.Steps {
 		if s.Steps[i].begunOnDevice {
-			steps++
+			stepCount++
 		}
 	}
 	for i := range gaps {
@@ -209,7 +209,7 @@ func (s *sweep) markOnce(gaps []Gap) {
 		if float64(g.Time) < onceShare*float64(wall) {
 			return
 		}
-		if g.Once = !g.recurs(gaps, steps); g.Once {
+		if g.Once = !g.recurs(gaps, stepCount); g.Once {
 			wall -= g.Time
 		}
 	}
@@ -221,8 +221,8 @@ func (s *sweep) markOnce(gaps []Gap) {
 //
 // In a trace with fewer than three steps, three such gaps are needed. There, work of the host counts as recurring in
 // any case, and the first use of code or memory never does.
-func (g *Gap) recurs(gaps []Gap, steps int) bool {
-	similar, before, sameCause := 0, map[int32]bool{}, map[int32]bool{}
+func (g *Gap) recurs(gaps []Gap, stepCount int) bool {
+	similar, anyCause, sameCause := 0, map[int32]bool{}, map[int32]bool{} // the latter two: steps after the gaps
 	first, last := g.Step, g.Step
 	for i := range gaps {
 		o := &gaps[i]
@@ -230,14 +230,14 @@ func (g *Gap) recurs(gaps []Gap, steps int) bool {
 			continue
 		}
 		similar++
-		before[o.Step] = true
+		anyCause[o.Step] = true
 		if o.Cause == g.Cause {
 			sameCause[o.Step] = true
 			first, last = min(first, o.Step), max(last, o.Step)
 		}
 	}
-	if steps >= 3 {
-		return 2*len(before) >= steps || len(sameCause) >= 3 && 2*int(last-first) >= steps
+	if stepCount >= 3 {
+		return 2*len(anyCause) >= stepCount || len(sameCause) >= 3 && 2*int(last-first) >= stepCount
 	}
 	switch g.Cause {
 	case FirstUse, Allocating:

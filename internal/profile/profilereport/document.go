@@ -265,7 +265,7 @@ func (d *document) writeWallTime() {
 		render.Grouped(float64(d.p.GraphKernels)))).Style = render.Dim
 }
 
-// A gap is one of a device.
+// A gap is a profile.Gap with its device.
 type gap struct {
 	*profile.Gap
 	device string

@@ -31,7 +31,7 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 	if p.Tokens > 0 {
 		perToken = p.Seconds() / float64(p.Tokens)
 	}
-	var sources []object
+	sources := []object{}
 	for _, a := range p.Ranks {
 		sources = append(sources, object{"path", a.Source, "tool", a.Tool, "rank", a.Rank, "events", a.Events})
 	}
@@ -47,7 +47,7 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 		"kernels", render.Each(p.Kernels[:min(len(p.Kernels), maxKernels)], newKernel),
 		"launches", newLaunches(p),
 		"roofline", render.Each(p.Roofline, newRate),
-		"devices", newDevices(p), "stragglers", stragglers, "sources", append([]object{}, sources...),
+		"devices", newDevices(p), "stragglers", stragglers, "sources", sources,
 		"tokens", p.Tokens, "seconds_per_token", perToken,
 		"attention_fraction", p.Share(p.Group[profile.Attention].Time),
 		"gemm_fraction", p.Share(p.Group[profile.GEMM].Time + p.Group[profile.MoE].Time),

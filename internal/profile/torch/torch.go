@@ -2,8 +2,8 @@
 // it, for CUDA, HIP and CPUs.
 //
 // A parser reads a stream once. readDocument finds the events and the fields beside them (torch.go), parseEvent takes
-// an event's fields (event.go), addEvent adds the event to the timeline (read.go), and costOf computes what an operator
-// computes from its inputs' shapes (cost.go).
+// an event's fields (event.go), addEvent adds the event to the timeline (read.go), and costOf computes the
+// work of an operator from its inputs' shapes (cost.go).
 //
 // The package has a JSON reader of its own, because real traces have many gigabytes, control characters and bytes that
 // are not UTF-8, and end in the middle if a process was killed or a file system was full. It skips what it cannot read,

@@ -145,7 +145,6 @@ func splitDefinitions(sql string) (definitions []string) {
 			return append(definitions, text.String())
 		case c == ')':
 			depth--
-			continue
 		case c == ',' && depth == 0:
 			definitions = append(definitions, text.String())
 			text.Reset()

@@ -38,7 +38,7 @@ func (p *predictor) newTrial(s setup, cfg sim.Config, after bool) *trial {
 		length: p.horizonFor(perPresent), maxTokens: 2 * perPresent, held: t.held,
 	}
 	if rate := t.arrivalRate(); rate > 0 {
-		out.waited = time.Duration(t.waiting / rate * float64(time.Second))
+		out.longestWait = time.Duration(t.waiting / rate * float64(time.Second))
 	}
 	if !after {
 		return out
@@ -56,7 +56,7 @@ func (p *predictor) newTrial(s setup, cfg sim.Config, after bool) *trial {
 
 // scaleAges scales how long the requests in flight have waited at the beginning. In a steady queue the shares are 1.
 func (s *trial) scaleAges(waitingShare, runningShare float64) {
-	s.waited = time.Duration(waitingShare * float64(s.waited))
+	s.longestWait = time.Duration(waitingShare * float64(s.longestWait))
 	s.first = time.Duration(runningShare * float64(s.first))
 }
 

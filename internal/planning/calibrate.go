@@ -63,7 +63,7 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 	if s.calibration.Basis == perfmodel.Metrics {
 		passes = calibrationPasses
 	}
-	observed := s.Seen.Summary()
+	measured := s.Seen.Summary()
 	fitted := s.calibration.Fit
 	outside := max(outsideEngine(s.Seen), fitted.FrontendHigh)
 	by := adjustment{1, fitted.Frontend.PerRequest, 0}
@@ -79,20 +79,20 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 		if p == nil {
 			break // Run will report why the present cannot be simulated
 		}
-		check, largest := compareReplay(observed, p)
+		replayed, largest := compareReplay(measured, p)
 		if largest < smallest {
 			smallest, best, misses = largest, s.calibration.Fit, missesOf(s.Seen, p)
-			s.Check = check
+			s.Check = replayed
 		}
 		if smallest <= negligibleMiss {
 			break
 		}
 		ttft, itl := sim.WhileArriving(p.Result.Records).TTFTMean.Seconds(), p.Summary.ITL.Mean.Seconds()
-		if observed.ITLMean > 0 && itl > 0 {
-			by.stretch = min(max(by.stretch*observed.ITLMean/itl, 1/maxStretch), maxStretch)
+		if measured.ITLMean > 0 && itl > 0 {
+			by.stretch = min(max(by.stretch*measured.ITLMean/itl, 1/maxStretch), maxStretch)
 		}
 		if queue := p.Summary.Queue.Mean.Seconds(); queue < ttft/2 {
-			front := by.front + observed.TTFTMean - ttft
+			front := by.front + measured.TTFTMean - ttft
 			by.front = min(max(front, 0), outside)
 			by.mixed = min(max(by.mixed+front-by.front, 0), maxMixed*fitted.Cost.Base)
 		}
@@ -111,18 +111,18 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 }
 
 // compareReplay returns the measured quantities beside their simulation, and the largest relative error.
-func compareReplay(observed workload.Summary, p *perfmodel.Prediction) (check []Miss, largest float64) {
+func compareReplay(measured workload.Summary, p *perfmodel.Prediction) (out []Miss, largest float64) {
 	came := sim.WhileArriving(p.Result.Records)
 	for _, m := range []Miss{
-		{"TTFT mean", observed.TTFTMean, came.TTFTMean.Seconds()},
-		{"ITL mean", observed.ITLMean, p.Summary.ITL.Mean.Seconds()},
-		{outputTokens, observed.OutputPerSecond, came.OutputPerSecond},
+		{"TTFT mean", measured.TTFTMean, came.TTFTMean.Seconds()},
+		{"ITL mean", measured.ITLMean, p.Summary.ITL.Mean.Seconds()},
+		{outputTokens, measured.OutputPerSecond, came.OutputPerSecond},
 	} {
 		if m.Measured > 0 {
-			check, largest = append(check, m), max(largest, m.relativeError())
+			out, largest = append(out, m), max(largest, m.relativeError())
 		}
 	}
-	return check, largest
+	return out, largest
 }
 
 // relativeError returns the error of the simulated value, as a share of the measured one.

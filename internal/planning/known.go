@@ -68,11 +68,11 @@ func (k *Known) collectEvidence(
 	c engine.Config, l *perfmodel.Ledger, meanTokens float64,
 ) (e perfmodel.Evidence, skipped string, err error) {
 	if k.Seen != nil || k.LoadTest != nil {
-		observed, err := perfmodel.NewEngine(k.Release, c, k.gpuSheet())
+		served, err := perfmodel.NewEngine(k.Release, c, k.gpuSheet())
 		if err != nil {
 			return e, "", err
 		}
-		e.Config = observed.Config
+		e.Config = served.Config
 	}
 	if k.Seen != nil {
 		e.Scrapes, e.ScrapesFrom = perfmodel.UsableIntervals(k.Seen), k.Seen.Source

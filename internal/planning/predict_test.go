@@ -91,7 +91,7 @@ func TestAnOpenLoopServesWhatComes(t *testing.T) {
 
 func TestWhatWaitedBeforeCountsItsWait(t *testing.T) {
 	s := testTrial(t)
-	s.running, s.waiting, s.waited, s.length = 8, 8, 4*time.Second, 2*time.Second
+	s.running, s.waiting, s.longestWait, s.length = 8, 8, 4*time.Second, 2*time.Second
 	s.gap, s.first = 10*time.Millisecond, time.Second
 	o := mustRunTrial(t, s)
 	if o.ttft.Count != 8 {

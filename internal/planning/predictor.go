@@ -94,16 +94,16 @@ func newPredictor(
 		}
 		p.measured = append(p.measured, v)
 	}
-	measured := []*workload.Measured{fleet}
+	periods := []*workload.Measured{fleet}
 	if past := r.At.Add(-min(r.Past, longestCalibration)); past.Before(m.From.Add(-m.Interval)) {
 		m.From = past
 		all, err := workload.Measure(ctx, q, m)
 		if err != nil {
 			return p, err
 		}
-		measured = []*workload.Measured{all, fleet}
+		periods = []*workload.Measured{all, fleet}
 	}
-	return p, p.fitPresent(measured)
+	return p, p.fitPresent(periods)
 }
 
 // collectSettings collects the present settings: the configured ones, those that the window shows, and those that the
@@ -155,11 +155,11 @@ func limitedConfig(release engine.Release, known engine.Config) (*perfmodel.Engi
 	return e, nil
 }
 
-// fitPresent calibrates on the measurements of one time after the other: all of the past, which saw more loads, and
+// fitPresent calibrates on the measurements of one period after the other: all of the past, which saw more loads, and
 // then the window alone, in case another server ran before. It keeps the first calibration that reproduces the present.
-func (p *predictor) fitPresent(measured []*workload.Measured) error {
+func (p *predictor) fitPresent(periods []*workload.Measured) error {
 	closest, reason := math.Inf(1), error(nil)
-	for _, m := range measured {
+	for _, m := range periods {
 		off, err := p.tryPresent(m)
 		if err == nil {
 			return nil

@@ -54,7 +54,7 @@ type shape struct {
 	slowerGPUs    map[string]*perfmodel.Calibration // the calibration for slower GPUs, by name
 	slowCost      sim.StepCost                      // at the slow end of the intervals
 	defaultTokens int                               // default of max-num-batched-tokens
-	cacheTokens   float64                           // capacity of an engine's KV cache with the lowest limits; 0: unknown
+	cacheTokens   float64                           // of an engine's KV cache with the lowest limits; 0: unknown
 }
 
 // Search finds the cheapest deployments that meet the targets surely and likely, over all offers, divisions of the

@@ -22,7 +22,7 @@ type trial struct {
 	patience patience
 
 	running, waiting int           // requests in flight at the beginning
-	waited           time.Duration // how long the first waiting request has waited
+	longestWait      time.Duration // how long the first waiting request has waited
 	frontend         sim.Frontend  // delay before the engine sees a request
 	held             float64       // share of the KV cache that running requests hold; 0: unknown
 	gap, first       time.Duration // mean ITL and TTFT, from which the age of running requests follows
@@ -192,7 +192,7 @@ func (m *requestMaker) addRunning() {
 // addWaiting adds the requests that wait at the beginning. They arrived one after the other.
 func (m *requestMaker) addWaiting() {
 	for i := range m.waiting {
-		waited := m.waited * time.Duration(m.waiting-i) / time.Duration(m.waiting)
+		waited := m.longestWait * time.Duration(m.waiting-i) / time.Duration(m.waiting)
 		m.addRequest(0, 0, waited)
 		m.agesAtStart = append(m.agesAtStart, waited)
 	}

@@ -188,8 +188,8 @@ func (f *Tuning) AddFlags(s *pflag.FlagSet) {
 	s.Float64Var(&f.Targets.TokensPerSecond, "throughput", 0,
 		"target of output tokens per second, of the whole deployment")
 	f.Prices = planning.ListPrices()
-	s.Func("price", "price per hour of one GPU, such as `H100=2.49`; may be repeated (default: list prices of November "+
-		"2026, in dollars)", func(text string) error { return f.Prices.Set(text, "--price") })
+	s.Func("price", "price per hour of one GPU, such as `H100=2.49`; may be repeated (default: list prices of "+
+		"November 2026, in dollars)", func(text string) error { return f.Prices.Set(text, "--price") })
 }
 
 // listMissing lists what an answer needs and nothing gives. promised reports whether objectives were named.

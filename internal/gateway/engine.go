@@ -93,20 +93,20 @@ func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
 			}
 		}
 	}
-	born := 0.0
+	created := 0.0
 	for _, values := range page[d.Metric(engineCreated)] {
-		if first := slices.Min(values); born == 0 || first < born {
-			born = first
+		if first := slices.Min(values); created == 0 || first < created {
+			created = first
 		}
 	}
-	u.engine.update(g, u, now, born, body.At)
+	u.engine.update(g, u, now, created, body.At)
 }
 
 // maxSteps bounds the counted steps between two readings: an hour of steps of 4 ms.
 const maxSteps = 1e6
 
 // update takes a new reading.
-func (e *engineState) update(g *Gateway, u *upstream, now map[string]engineReading, born float64, at time.Time) {
+func (e *engineState) update(g *Gateway, u *upstream, now map[string]engineReading, created float64, at time.Time) {
 	open, settled := g.openAt(u, 2*g.cfg.HealthEvery)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -128,20 +128,19 @@ func (e *engineState) update(g *Gateway, u *upstream, now map[string]engineReadi
 			}
 		}
 	}
-	e.models, e.at, e.inEngine, e.created = now, at, int(held), born
+	e.models, e.at, e.inEngine, e.created = now, at, int(held), created
 	e.excess, e.missing = max(e.inEngine-open, 0), max(settled-e.inEngine, 0)
 }
 
-// openAt counts the open requests at an upstream. settled counts those that generate and arrived longer than ago
-// before.
-func (g *Gateway) openAt(u *upstream, ago time.Duration) (open, settled int) {
+// openAt counts the open requests at an upstream. settled counts those that generate and are older than age.
+func (g *Gateway) openAt(u *upstream, age time.Duration) (open, settled int) {
 	now := g.now()
 	g.eachOpen(func(x *exchange) {
 		if x.up.Load() != u {
 			return
 		}
 		open++
-		if x.operation != "" && state(x.state.Load()) >= waiting && now-x.arrived > int64(ago) {
+		if x.operation != "" && state(x.state.Load()) >= waiting && now-x.arrived > int64(age) {
 			settled++
 		}
 	})

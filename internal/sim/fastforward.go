@@ -102,7 +102,7 @@ func (e *Engine) untilFirstEnd() int {
 }
 
 // calmSteps returns a number of steps, including the one in execution, at whose ends no request ends, is preempted or
-// is admitted. It may return 0 for a larger number.
+// is admitted. If it does not know, it returns 0 or less.
 func (e *Engine) calmSteps() int {
 	n := len(e.running)
 	if !e.steady || n == 0 || e.blocked && e.cfg.PrefixCaching {

@@ -42,8 +42,8 @@ func TestAClosedLoopHoldsItsClients(t *testing.T) {
 		replicas, router := drawDeployment(t), drawRouter(t)
 		requests := drawRequests(t, replicas[0].Config.BlockSize)
 		for i := range requests {
-			requests[i].Pause = time.Duration(rapid.SampledFrom([]int{0, 0, 3, 50}).Draw(t,
-				"pause")) * 100 * time.Microsecond
+			pause := rapid.SampledFrom([]int{0, 0, 3, 50}).Draw(t, "pause")
+			requests[i].Pause = time.Duration(pause) * 100 * time.Microsecond
 		}
 		o := Options{
 			Clients:  rapid.IntRange(1, 8).Draw(t, "clients"),

@@ -40,8 +40,8 @@ func TestAMeasuredTimeDoesNotChangeTheRun(t *testing.T) {
 				if diff := gocmp.Diff(w, r); diff != "" {
 					t.Fatalf("request %d (-whole +measured):\n%s", i, diff)
 				}
-			case r.LastToken > o.To || r.OutputTokens > w.OutputTokens || w.Finish < o.To &&
-				w.Outcome != Cancelled: // whose end is seen at the end of a step
+			case r.LastToken > o.To || r.OutputTokens > w.OutputTokens ||
+				w.Finish < o.To && w.Outcome != Cancelled: // a cancellation is seen at the end of a step
 				t.Fatalf("request %d is not at its end at %v: %+v, %+v", i, o.To, r, w)
 			}
 		}

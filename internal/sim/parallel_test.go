@@ -52,8 +52,8 @@ func TestTheRouterSeesTheLoads(t *testing.T) {
 		requests := drawRequests(t, replicas[0].Config.BlockSize)
 		var lazy, eager [][]Load
 		mustRun(t, replicas, watching{LeastLoaded(), &lazy}, requests, Options{})
-		late := Request{Pause: time.Hour, PromptTokens: 1, OutputTokens: 1,
-			After: 1} // its loop brings all engines up to date
+		// The loop for dependent requests brings all engines up to date.
+		late := Request{Pause: time.Hour, PromptTokens: 1, OutputTokens: 1, After: 1}
 		mustRun(t, replicas, watching{LeastLoaded(), &eager}, append(requests, late), Options{})
 		if diff := gocmp.Diff(eager, lazy); diff != "" {
 			t.Fatalf("(-all up to date +as they are):\n%s", diff)

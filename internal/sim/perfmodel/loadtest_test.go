@@ -28,8 +28,8 @@ func csvOf(t *testing.T, requests []sim.Request) string {
 }
 
 func TestALoadTestCalibrates(t *testing.T) {
-	file := csvOf(t, poisson(4,
-		300)) + "9,9,,,,,,,,,,10,10,10,0,0,0,,503,http_503\n" + "9,9,,,,,,,,,,10,10,10,0,0,0,,200,complete\n"
+	file := csvOf(t, poisson(4, 300)) + "9,9,,,,,,,,,,10,10,10,0,0,0,,503,http_503\n" +
+		"9,9,,,,,,,,,,10,10,10,0,0,0,,200,complete\n"
 	test, err := perfmodel.ReadLoadTest(strings.NewReader(file), 16)
 	must.Succeed(t, err)
 	if len(test.Requests) != 300 || test.Skips() != "1 failed, 1 without a token" {
@@ -61,8 +61,8 @@ func FuzzReadLoadTest(f *testing.F) {
 		}
 		rng := rand.New(rand.NewPCG(1, 1))
 		m := test.Requests[rng.IntN(len(test.Requests))]
-		if m.Request.PromptTokens < 1 || m.Request.OutputTokens < 1 || m.FirstToken <= m.Request.Arrival &&
-			m.Request.Arrival != 0 || m.LastToken < m.FirstToken {
+		if m.Request.PromptTokens < 1 || m.Request.OutputTokens < 1 || m.LastToken < m.FirstToken ||
+			m.FirstToken <= m.Request.Arrival && m.Request.Arrival != 0 {
 			t.Errorf("%+v", m)
 		}
 	})

@@ -32,7 +32,9 @@ func (f *Fit) Missing(off Misses) *Fit {
 }
 
 // replayLoadTest simulates the load test behind the fit, with the fitted constants.
-func (f *Fit) replayLoadTest(d Deployment, requests []sim.Request, measured []MeasuredRequest, check func() error) error {
+func (f *Fit) replayLoadTest(d Deployment, requests []sim.Request, measured []MeasuredRequest,
+	check func() error,
+) error {
 	res, err := d.runSimulation(f.Cost, requests, sim.Options{Frontend: f.Frontend, Check: check, Brief: true})
 	if err != nil {
 		return fmt.Errorf("calibrate: %w", err)

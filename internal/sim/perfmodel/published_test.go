@@ -12,22 +12,20 @@ import (
 // format, and a KV cache per token that was computed by hand. The published number is that of the safetensors files at
 // Hugging Face, without encoders and prediction layers, or else that of the model card.
 func TestPublishedModels(t *testing.T) {
-	attention := func(layers, heads,
-		dim float64) float64 {
-		return layers * heads * dim * 2 * 2
-	} // keys and values in BF16
+	// attention is for keys and values in BF16.
+	attention := func(layers, heads, dim float64) float64 { return layers * heads * dim * 2 * 2 }
 	latent := func(layers, indexer float64) float64 { return layers * ((512+64)*2 + indexer) }
 	const indexer = 128 + 4 // bytes of an FP8 key and its scale
 	const bf16, fp8 = 2, 1.02
 	want := map[string]struct{ billions, bytes, kv float64 }{
-		"Qwen/Qwen3-0.6B":    {0.596, bf16, attention(28, 8, 128)},
-		"Qwen/Qwen3-1.7B":    {1.72, bf16, attention(28, 8, 128)},
-		"Qwen/Qwen3-4B":      {4.02, bf16, attention(36, 8, 128)},
-		"Qwen/Qwen3-8B":      {8.19, bf16, attention(36, 8, 128)},
-		"Qwen/Qwen3-14B":     {14.8, bf16, attention(40, 8, 128)},
-		"Qwen/Qwen3-32B":     {32.8, bf16, attention(64, 8, 128)},
-		"Qwen/Qwen3-32B-FP8": {32.8, 1.05, attention(64, 8, 128)},
-		// embedding and head are not quantized
+		"Qwen/Qwen3-0.6B": {0.596, bf16, attention(28, 8, 128)},
+		"Qwen/Qwen3-1.7B": {1.72, bf16, attention(28, 8, 128)},
+		"Qwen/Qwen3-4B":   {4.02, bf16, attention(36, 8, 128)},
+		"Qwen/Qwen3-8B":   {8.19, bf16, attention(36, 8, 128)},
+		"Qwen/Qwen3-14B":  {14.8, bf16, attention(40, 8, 128)},
+		"Qwen/Qwen3-32B":  {32.8, bf16, attention(64, 8, 128)},
+		// Embedding and head are not quantized.
+		"Qwen/Qwen3-32B-FP8":                            {32.8, 1.05, attention(64, 8, 128)},
 		"Qwen/Qwen3-30B-A3B":                            {30.5, bf16, attention(48, 4, 128)},
 		"Qwen/Qwen3-30B-A3B-FP8":                        {30.5, fp8, attention(48, 4, 128)},
 		"Qwen/Qwen3-235B-A22B":                          {235.1, bf16, attention(94, 4, 128)},
@@ -54,8 +52,8 @@ func TestPublishedModels(t *testing.T) {
 		"openai/gpt-oss-20b":                            {20.9, 0.69, attention(12, 8, 64)},
 		"openai/gpt-oss-120b":                           {116.8, 0.59, attention(18, 8, 64)},
 		"google/gemma-3-27b-it":                         {27, bf16, attention(10, 16, 128)},
-		"google/gemma-4-26B-A4B-it":                     {25.2, bf16, attention(5, 8, 256)},
-		// of the larger kind of heads
+		// With the larger kind of heads.
+		"google/gemma-4-26B-A4B-it":                  {25.2, bf16, attention(5, 8, 256)},
 		"mistralai/Mistral-Nemo-Instruct-2407":       {12.2, bf16, attention(40, 8, 128)},
 		"mistralai/Mixtral-8x7B-Instruct-v0.1":       {46.7, bf16, attention(32, 8, 128)},
 		"moonshotai/Kimi-K2-Instruct":                {1026, fp8, latent(61, 0)},

@@ -117,8 +117,7 @@ func (f *Fit) estimateFrontend(cfg sim.Config, scrapes []workload.Interval) {
 	f.setFrontend(max(trimmedMean(left), 0), draws[bootstrapDraws*25/1000], draws[bootstrapDraws*975/1000])
 }
 
-// The calm intervals are divided into frontendStretches, if there are enough. With less than fewestStretches nothing is
-// estimated.
+// The calm intervals are divided into at most frontendStretches. With fewer than fewestStretches nothing is estimated.
 const (
 	frontendStretches = 20
 	fewestStretches   = 4

@@ -334,8 +334,8 @@ func (t *Trace) listOddities() []string {
 		}
 	}
 	if withoutOutput > 0 {
-		out = append(out, fmt.Sprintf("%d requests of the trace have no output length; they get %d tokens", withoutOutput,
-			UsualOutput))
+		out = append(out, fmt.Sprintf("%d requests of the trace have no output length; they get %d tokens",
+			withoutOutput, UsualOutput))
 	}
 	if gaps > 0 {
 		out = append(out, fmt.Sprintf("gaps in the trace: %d without a request, the longest %s; they are replayed",

@@ -181,14 +181,14 @@ func (l Lengths) histogramMean() float64 {
 }
 
 func (l Lengths) widestBucket() float64 {
-	bucket, from := 0.0, 0.0
+	widest, from := 0.0, 0.0
 	for i, to := range l.edges {
 		if i == 0 && l.weights[0] > 0 || i > 0 && l.weights[i] > l.weights[i-1] {
-			bucket = max(bucket, to-from)
+			widest = max(widest, to-from)
 		}
 		from = to
 	}
-	return bucket
+	return widest
 }
 
 // interpolateBucket maps a uniform number to a place in a bucket.

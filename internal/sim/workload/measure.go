@@ -49,7 +49,7 @@ type Measured struct {
 	Workload Observed
 	Ranks    []Rank
 	From, To time.Time
-	LeftOut  []string // servers of the model with a fault, each with its name, for the user
+	LeftOut  []string // servers of the model with a fault, each with the fault's name, for the user
 
 	// Empty unless the caller of Measure fills them.
 	Source  string // for the user

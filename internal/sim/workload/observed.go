@@ -205,7 +205,7 @@ func estimateCV(counts []float64) float64 {
 	if n < minNeighbours || total < minPerCount*float64(len(counts)) {
 		return 1
 	}
-	// No renewal process has a larger variation.
+	// A larger variation comes from bursts, and not from a renewal process.
 	return min(math.Round(100*math.Sqrt(sum/float64(n)))/100, 10)
 }
 

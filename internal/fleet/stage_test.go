@@ -106,8 +106,7 @@ var (
 	drains  = span{30 * time.Second, 90 * time.Second}
 	lingers = span{0, 10 * time.Second} // in discovery
 	settles = span{10 * time.Second, time.Minute}
-	lately  = span{2 * time.Second,
-		8 * time.Second} // a late page, of which one in five comes after the scrape's timeout
+	lately  = span{2 * time.Second, 8 * time.Second} // a late page; one in five comes after the scrape's timeout
 )
 
 // A Spectator follows a production. Each of its functions may be nil.
@@ -348,8 +347,7 @@ func (x *Stage) do(e *Event, seed uint64, at time.Duration) {
 			x.scheduleEvent(at+e.For, func(time.Duration) { x.leave(p) })
 		} else if all := x.serving(); len(all) > 0 {
 			x.drain(all[0], at, func(at time.Duration) {
-				x.scheduleEvent(at+e.For,
-					func(at time.Duration) { x.ready(all[0], at) })
+				x.scheduleEvent(at+e.For, func(at time.Duration) { x.ready(all[0], at) })
 			})
 		}
 	case DrainNode:

@@ -24,8 +24,10 @@ func TestDistance(t *testing.T) {
 	for _, tc := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"abc", "ab", 1}, {"abc", "xyz", 3}, {"kitten", "sitting",
-		3}, {"", "abc", 3}, {"a", "abcdefghijkl", 9}} {
+	}{
+		{"", "", 0}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"abc", "ab", 1}, {"abc", "xyz", 3},
+		{"kitten", "sitting", 3}, {"", "abc", 3}, {"a", "abcdefghijkl", 9},
+	} {
 		if got := Distance(tc.a, tc.b, 9); got != tc.want {
 			t.Errorf("Distance(%q, %q) = %d, want %d", tc.a, tc.b, got, tc.want)
 		}

@@ -1,6 +1,7 @@
 package rooms
 
 import (
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,18 +18,45 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// TestLinksOfDocuments holds that every link of the documents leads to a file, or to one of its headings, and that
-// docs/README.md lists every document.
-func TestLinksOfDocuments(t *testing.T) {
-	const root = "../.."
-	var documents []string
+const root = "../.."
+
+// documents returns the paths of all documents.
+func documents(t *testing.T) (all []string) {
+	t.Helper()
 	for _, pattern := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "docs/*/*.md"} {
 		names, err := filepath.Glob(filepath.Join(root, pattern))
 		must.Succeed(t, err)
-		documents = append(documents, names...)
+		all = append(all, names...)
 	}
+	return all
+}
+
+// TestDocumentsNameTestsThatExist holds that a test in a document, or the beginning of its name, is in the repository.
+func TestDocumentsNameTestsThatExist(t *testing.T) {
+	named, declared := regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w*`), regexp.MustCompile(`(?m)^func (?:Test|Fuzz)\w*`)
+	var tests []string
+	for _, dir := range []string{"cmd", "e2e", "internal", "research"} {
+		must.Succeed(t, filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(path, "_test.go") {
+				tests = append(tests, declared.FindAllString(string(must.ReadFile(t, path)), -1)...)
+			}
+			return err
+		}))
+	}
+	for _, name := range documents(t) {
+		for _, test := range named.FindAllString(string(must.ReadFile(t, name)), -1) {
+			if !slices.ContainsFunc(tests, func(f string) bool { return strings.HasPrefix(f, "func "+test) }) {
+				t.Errorf("%s names %s, which does not exist", name, test)
+			}
+		}
+	}
+}
+
+// TestLinksOfDocuments holds that every link of the documents leads to a file, or to one of its headings, and that
+// docs/README.md lists every document.
+func TestLinksOfDocuments(t *testing.T) {
 	links, anchors := map[string][]string{}, map[string][]string{}
-	for _, name := range documents {
+	for _, name := range documents(t) {
 		content := must.ReadFile(t, name)
 		links[name], anchors[name] = linksOf(content)
 	}

@@ -86,10 +86,10 @@ func (c Config) writeFacts(pg *page, p *catalog.Pathology, runbook string) {
 	}
 	pg.printf("- **Alert:** %s fires %s\n", c.alertNames(p), after)
 	pg.printf("- **Severity:** %s\n", severity)
-	pg.printf("- **Diagnose:** %s\n", render.Code("sixty diagnose http://HOST:8000"))
-	if names := listVariables(runbook); len(names) > 0 {
-		pg.printf("- **Before the commands below:** %s\n", render.Code("export "+strings.Join(names, "=… ")+"=…"))
-	}
+	const diagnose = "sixty diagnose http://$HOST:8000"
+	pg.printf("- **Before the commands below:** %s\n",
+		render.Code("export "+strings.Join(listVariables(diagnose+runbook), "=… ")+"=…"))
+	pg.printf("- **Diagnose:** %s\n", render.Code(diagnose))
 	if strings.Contains(runbook, capAtGateway) {
 		pg.printf("- **How to cap requests:** <%s>\n", capRequests)
 	}
@@ -284,7 +284,7 @@ func (c Config) renderIndex(notice string, titles map[string]string) []byte {
 	pg.printf("<!-- %s -->\n\n# Runbooks\n\n", notice)
 	pg.WriteString("What can go wrong with an LLM inference server: symptoms, remedies, and how to confirm that " +
 		"they worked.\n")
-	pg.writeSection("In an incident", "1. "+render.Code("sixty diagnose http://HOST:8000")+
+	pg.writeSection("In an incident", "1. "+render.Code("sixty diagnose http://localhost:8000")+
 		" names the cause and links its runbook.\n"+
 		"2. If you have an alert, open its runbook in the table below.\n"+
 		"3. Otherwise compare TTFT, queue time and ITL: the table in "+linkTo("saturation", titles)+

@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
@@ -77,34 +76,14 @@ func Discover(ctx context.Context, q metrics.Querier, o Search) ([]Target, Layou
 	if !every {
 		named = append(named, indicator.Is("job", GatewayJob))
 	}
-	var v, foreign model.Vector
-	g, asking := errgroup.WithContext(ctx)
-	g.Go(func() (err error) {
-		if v, err = o.Seen.knownSeries(asking, q, of, by, at, lookback); err != nil {
-			err = fmt.Errorf("find targets: %w", err)
-		}
-		return err
-	})
-	g.Go(func() (err error) {
-		if foreign, err = (*Sightings)(nil).knownSeries(asking, q, SamplesOf(dialect.Foreign, named), by, at,
-			lookback); err != nil {
-			err = fmt.Errorf("find gateways: %w", err)
-		}
-		return err
-	})
-	if err := g.Wait(); err != nil {
+	seen := cmp.Or(o.Seen, new(Sightings))
+	if err := seen.update(ctx, q, of, SamplesOf(dialect.Foreign, named), by, at, lookback); err != nil {
 		return nil, Layout{}, err
 	}
-	v = append(v, foreign...)
-	d := discovery{layout: layoutOf(v, dups.more), servers: map[string]*server{}, dialects: map[string]*detected{}}
-	d.layout.Without = dups.without
-	for _, sample := range v {
-		d.addSeries(sample.Metric)
+	if seen.discovery == nil {
+		seen.discovery = discoverServers(seen.gateways.appendLabels(seen.engines.appendLabels(nil)), dups)
 	}
-	maps.DeleteFunc(d.servers, func(_ string, srv *server) bool {
-		_, gpus := d.detectDialect(srv)
-		return srv.names[dialect.HostInfo] && !gpus
-	})
+	d := seen.discovery
 	if err := d.queryIdentity(ctx, q, &o, all); err != nil {
 		return nil, d.layout, err
 	}
@@ -269,11 +248,11 @@ func describeDifference(o, from origin) string {
 	return strings.Join(parts, " ")
 }
 
-func layoutOf(v model.Vector, more []string) Layout {
+func layoutOf(series []model.Metric, more []string) Layout {
 	occurring := func(names []string, always string) []string {
 		return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
 			return n != always &&
-				!slices.ContainsFunc(v, func(s *model.Sample) bool { return s.Metric[model.LabelName(n)] != "" })
+				!slices.ContainsFunc(series, func(m model.Metric) bool { return m[model.LabelName(n)] != "" })
 		})
 	}
 	return Layout{Instance: append(occurring(instanceLabels, "instance"), more...),
@@ -292,6 +271,22 @@ type discovery struct {
 type detected struct {
 	dialect.Dialect
 	ok bool
+}
+
+// discoverServers gathers what series say about the servers that they are of. It drops hosts without GPUs.
+func discoverServers(series []model.Metric, dups *duplicates) *discovery {
+	d := &discovery{
+		layout: layoutOf(series, dups.more), servers: map[string]*server{}, dialects: map[string]*detected{},
+	}
+	d.layout.Without = dups.without
+	for _, m := range series {
+		d.addSeries(m)
+	}
+	maps.DeleteFunc(d.servers, func(_ string, srv *server) bool {
+		_, gpus := d.detectDialect(srv)
+		return srv.names[dialect.HostInfo] && !gpus
+	})
+	return d
 }
 
 // detectDialect detects a server's dialect, once all its names are known. It keeps the result by names, because most
@@ -366,10 +361,10 @@ func (d *discovery) listTargets(every bool) []Target {
 			}
 			out = append(out, Target{Name: name, Labels: l, Dialect: neighbour, Role: srv.role})
 		case !ok && (every || srv.serves):
-			out = append(out, Target{Name: name, Labels: srv.labels, Problem: unknownEngine(srv.names)})
+			out = append(out, Target{Name: name, Labels: maps.Clone(srv.labels), Problem: unknownEngine(srv.names)})
 		case !ok:
 		case len(srv.models) == 0:
-			out = append(out, Target{Name: name, Labels: srv.labels, Dialect: dia, Version: dia.Version,
+			out = append(out, Target{Name: name, Labels: maps.Clone(srv.labels), Dialect: dia, Version: dia.Version,
 				Role: srv.role})
 		default:
 			out = append(out, modelTargets(srv, dia)...)
@@ -429,6 +424,9 @@ func jobOf(srv *server) string { return LabelKey(srv.labels, []string{"cluster",
 // because otherwise nobody would learn of a fleet that never starts.
 func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, o *Search, matchers []*labels.Matcher) error {
 	engines, others, found, strange, mute := d.countByJob()
+	for _, srv := range d.servers {
+		srv.serves, srv.down = false, false // what an earlier search decided
+	}
 	if !found {
 		usual, err := dialect.Usual()
 		if err != nil || !o.Scraper {
@@ -505,7 +503,7 @@ func serverName(l map[string]string) string {
 func modelTargets(srv *server, dia dialect.Dialect) []Target {
 	var out []Target
 	for _, k := range slices.Sorted(maps.Keys(srv.models)) {
-		l := srv.models[k]
+		l := maps.Clone(srv.models[k])
 		name := serverName(l)
 		if len(srv.models) > 1 {
 			name += "/" + l["model_name"]

@@ -50,7 +50,7 @@ test: schemas page ## Check the format, vet, and run all tests
 
 # Those that wait longest come first, and then those that compute longest, so that nobody waits for them in the end.
 # Symbols, which only a debugger reads, would be a third of the linking.
-WAITING = ./internal/monitor/serve ./cmd/sixty ./internal/cli ./internal/monitor/web/page ./internal/pathologies ./internal/planning ./internal/generate ./internal/fleet ./internal/sim/perfmodel ./internal/generate/burnrate
+WAITING = ./internal/serve ./cmd/sixty ./internal/cli ./internal/monitor/web/page ./internal/pathologies ./internal/planning ./internal/generate ./internal/fleet ./internal/sim/perfmodel ./internal/generate/burnrate
 
 .PHONY: documents
 documents: ## Do what two public guides to monitoring vLLM ask for, 86 items, each with its command and what must be seen (part of make test)
@@ -187,7 +187,7 @@ e2e-vllm: build ## Diagnose real vLLM servers while they are sick, live and thro
 .PHONY: siege
 siege: build ## Attack the monitor in the memory of its pod (2 GiB): heavy and slow clients, bombs, new series, kill -9, a full disk, damage; seven minutes
 	SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^Test(Siege|Killed|FullDisk)$$' -timeout 10m -count=1 -v ./e2e/serve -kills 4
-	$(GO) test -run '^TestADamaged(Log|Block)$$' -count=1 ./internal/monitor/serve
+	$(GO) test -run '^TestADamaged(Log|Block)$$' -count=1 ./internal/serve
 
 .PHONY: siege-incidents
 siege-incidents: build ## Two hours of attacks in turn while servers die, hang, drown and restart: a receiver that is well hears of each fault once; SIXTY_BESIEGED=20m is shorter

@@ -16,9 +16,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/fleet/demo"
 	"github.com/sixty-dev/sixty/internal/monitor"
-	"github.com/sixty-dev/sixty/internal/monitor/serve"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/serve"
 )
 
 // demoFlags hold the flags of demo.

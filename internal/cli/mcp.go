@@ -13,8 +13,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/settings"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/monitor/mcp"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/serve/whatif"
 )
 
 type mcpFlags struct {
@@ -74,8 +76,12 @@ func (f *mcpFlags) run(ctx context.Context, stderr io.Writer, args []string) err
 			Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
 				return judge(ctx, at, window, planning.PredictFixes)
 			},
-			Judge: func(ctx context.Context, _ string) (diagnose.Diagnosis, error) {
-				return judge(ctx, time.Time{}, 0, nil)
+			Simulate: func(ctx context.Context, ask view.WhatIf) (view.WhatIfAnswer, error) {
+				d, err := judge(ctx, time.Time{}, 0, nil)
+				if err != nil {
+					return view.WhatIfAnswer{}, err
+				}
+				return whatif.Simulate(ctx, s, &d, ask)
 			},
 		}
 		err := mcp.Stdio(ctx, o)

@@ -30,6 +30,7 @@ var layers = []string{
 
 	"monitor",
 	"top",
+	"serve",
 	"pathologies",
 	"cli",
 }

@@ -85,6 +85,14 @@ var pure = []string{
 	"internal/trace",
 }
 
+// Three parts of the program that packages serve and cli bring together.
+var (
+	watch   = []string{"internal/monitor/...", "internal/top/..."}
+	publish = []string{"internal/generate/...", "internal/audit/..."}
+	lab     = []string{"internal/fleet/...", "internal/gateway/...", "internal/load/...", "internal/planning/...",
+		"internal/profile/...", "internal/sim/..."}
+)
+
 // A rule says who may import what. Imports of tests do not count.
 type rule struct {
 	name        string
@@ -129,6 +137,21 @@ var rules = []rule{
 		who:    []string{"..."},
 		except: []string{"internal/metrics/api"},
 		never:  []string{"github.com/prometheus/client_golang/api/..."},
+	},
+	{
+		name:  "what watches does not import what publishes or measures",
+		who:   watch,
+		never: inModule(slices.Concat(publish, lab)),
+	},
+	{
+		name:  "what publishes does not import what measures",
+		who:   publish,
+		never: inModule(lab),
+	},
+	{
+		name:  "what measures does not import what publishes",
+		who:   lab,
+		never: inModule(publish),
 	},
 	{
 		name: "what renders fetches nothing",

@@ -24,7 +24,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
-	"github.com/sixty-dev/sixty/internal/monitor/whatif"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report"
 )
@@ -44,8 +43,8 @@ type Options struct {
 	Explained []*catalog.Pathology
 	// Incidents, which may be nil, returns the stored incidents, the latest first.
 	Incidents func() []view.Summary
-	// Judge returns the diagnosis on which a change of a model's servers is simulated.
-	Judge func(ctx context.Context, model string) (diagnose.Diagnosis, error)
+	// Simulate simulates a change of a model's servers.
+	Simulate func(context.Context, view.WhatIf) (view.WhatIfAnswer, error)
 	// Within bounds the time of one answer; 0 stands for 55 s: assistants wait for a minute.
 	Within time.Duration
 }
@@ -294,11 +293,7 @@ type simulateIn struct {
 }
 
 func (t tools) simulate(ctx context.Context, in simulateIn) (string, error) {
-	d, err := t.o.Judge(ctx, in.Model)
-	if err != nil {
-		return "", err
-	}
-	a, err := whatif.Simulate(ctx, t.o.Source, &d, view.WhatIf{Model: in.Model, Change: in.Change})
+	a, err := t.o.Simulate(ctx, view.WhatIf{Model: in.Model, Change: in.Change})
 	if err != nil {
 		return "", err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/mcp"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/serve/whatif"
 )
 
 // A client of the protocol calls every tool over HTTP, on a recorded incident.
@@ -39,7 +40,13 @@ func TestTools(t *testing.T) {
 	}
 	server := httptest.NewServer(mcp.Handler(mcp.Options{
 		Within: time.Hour, Source: s, Explained: pathologies.All(), Diagnose: judge,
-		Judge: func(ctx context.Context, _ string) (diagnose.Diagnosis, error) { return judge(ctx, time.Time{}, 0) },
+		Simulate: func(ctx context.Context, ask view.WhatIf) (view.WhatIfAnswer, error) {
+			d, err := judge(ctx, time.Time{}, 0)
+			if err != nil {
+				return view.WhatIfAnswer{}, err
+			}
+			return whatif.Simulate(ctx, s, &d, ask)
+		},
 		Incidents: func() []view.Summary {
 			return []view.Summary{{Pathology: "saturation", Severity: "ticket", Targets: []string{"r0"},
 				Began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Phase: view.Degraded, Story: "it fills",

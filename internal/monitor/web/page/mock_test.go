@@ -72,7 +72,7 @@ type known struct {
 	end      time.Time
 	last     diagnose.Diagnosis
 	written  []byte // as JSON
-	panels   view.Panels
+	panels   dashboard.Panels
 }
 
 var learnt = sync.OnceValues(func() (*known, error) {
@@ -102,7 +102,7 @@ var learnt = sync.OnceValues(func() (*known, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.panels, err = view.NewPanels(dashboard.Config{Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}},
+	k.panels, err = dashboard.NewPanels(dashboard.Config{Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}},
 		k.interval, false)
 	return k, err
 })

@@ -14,9 +14,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	servers "github.com/sixty-dev/sixty/internal/fleet"
 	judge "github.com/sixty-dev/sixty/internal/monitor"
-	monitoring "github.com/sixty-dev/sixty/internal/monitor/serve"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/planning"
+	monitoring "github.com/sixty-dev/sixty/internal/serve"
 )
 
 // A browser looks at a monitor that watches simulated servers: every view has what it

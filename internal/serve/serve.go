@@ -37,6 +37,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/listen"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
@@ -118,7 +119,7 @@ type server struct {
 	boards struct { // the last panels, and the servers that they are for
 		sync.Mutex
 		key    string
-		panels view.Panels
+		panels dashboard.Panels
 	}
 	scopes    scopes
 	served    *web.Server

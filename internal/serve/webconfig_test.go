@@ -22,7 +22,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/fleet"
-	"github.com/sixty-dev/sixty/internal/monitor/serve"
+	"github.com/sixty-dev/sixty/internal/serve"
 )
 
 // authority signs certificates for tests.

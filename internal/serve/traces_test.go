@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
-	"github.com/sixty-dev/sixty/internal/monitor/serve"
+	"github.com/sixty-dev/sixty/internal/serve"
 	"github.com/sixty-dev/sixty/internal/trace"
 )
 

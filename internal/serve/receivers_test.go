@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
-	"github.com/sixty-dev/sixty/internal/monitor/serve"
+	"github.com/sixty-dev/sixty/internal/serve"
 )
 
 // A hook is a webhook, and what it was told.

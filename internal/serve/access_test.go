@@ -22,9 +22,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
-	"github.com/sixty-dev/sixty/internal/monitor/serve"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
+	"github.com/sixty-dev/sixty/internal/serve"
 )
 
 // teams is a monitor of two teams' servers, of one model, behind a proxy that says who asks.

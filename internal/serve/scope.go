@@ -41,7 +41,7 @@ type scopes struct {
 func (s *server) newScope(by *access.Principal, from *source.Source, m *monitor.Monitor) *scope {
 	c := &scope{server: s, by: by, source: from, monitor: m}
 	c.mcp = mcp.Handler(mcp.Options{
-		Source: from, Explained: s.cfg.Diagnose.Pathologies, Judge: c.diagnosisFor,
+		Source: from, Explained: s.cfg.Diagnose.Pathologies, Simulate: c.simulate,
 		Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
 			c.evaluate(ctx)
 			return m.DiagnoseAt(ctx, at, window)

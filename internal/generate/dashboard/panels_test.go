@@ -1,4 +1,4 @@
-package view_test
+package dashboard_test
 
 import (
 	"encoding/json"
@@ -9,13 +9,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
-	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
 func TestThePanelsAreThoseOfTheDashboards(t *testing.T) {
 	d, err := dialect.Named("vllm-0.23.0")
 	must.Succeed(t, err)
-	got, err := view.NewPanels(dashboard.Config{Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}},
+	got, err := dashboard.NewPanels(dashboard.Config{Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}},
 		5*time.Second, true)
 	must.Succeed(t, err)
 	if got.IntervalS != 5 {

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
-	"github.com/sixty-dev/sixty/internal/monitor/serve"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
+	"github.com/sixty-dev/sixty/internal/serve"
 )
 
 // bare sends a request with nothing but its method and its target, as it is written.

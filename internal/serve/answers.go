@@ -25,9 +25,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
-	"github.com/sixty-dev/sixty/internal/monitor/whatif"
 	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/serve/whatif"
 )
 
 // answerTimeout bounds an answer that is computed on request.
@@ -42,7 +42,7 @@ func (s *server) apiHandlers() map[string]http.Handler {
 		"GET /api/v1/panels":        http.HandlerFunc(s.panels),
 		"GET /api/v1/runbooks":      http.HandlerFunc(s.runbooks),
 		"GET /api/v1/runbooks/{id}": http.HandlerFunc(s.runbook),
-		"POST /api/v1/simulate":     s.scoped(func(c *scope) http.Handler { return http.HandlerFunc(c.simulate) }),
+		"POST /api/v1/simulate":     s.scoped(func(c *scope) http.Handler { return http.HandlerFunc(c.whatIf) }),
 		"GET /api/v1/audit":         s.scoped(func(c *scope) http.Handler { return http.HandlerFunc(c.audit) }),
 		"GET /api/v1/settings":      http.HandlerFunc(s.settings),
 		"/mcp":                      s.scoped(func(c *scope) http.Handler { return c.mcp }),
@@ -82,7 +82,7 @@ func (s *server) panels(w http.ResponseWriter, r *http.Request) {
 	if s.boards.key != key {
 		d, err := detect.Resolve(base, nil, found...)
 		if err == nil {
-			s.boards.panels, err = view.NewPanels(dashboard.Config{Deployment: d.Deployment,
+			s.boards.panels, err = dashboard.NewPanels(dashboard.Config{Deployment: d.Deployment,
 				Pathologies: s.cfg.Diagnose.Pathologies}, interval, experimental)
 		}
 		if err != nil {
@@ -147,18 +147,23 @@ func (c *scope) diagnosisFor(ctx context.Context, model string) (diagnose.Diagno
 	return c.monitor.DiagnoseAt(ctx, time.Time{}, 0)
 }
 
-func (c *scope) simulate(w http.ResponseWriter, r *http.Request) {
+// simulate simulates a change of a model's servers.
+func (c *scope) simulate(ctx context.Context, ask view.WhatIf) (view.WhatIfAnswer, error) {
+	d, err := c.diagnosisFor(ctx, ask.Model)
+	if err != nil {
+		return view.WhatIfAnswer{}, err
+	}
+	return whatif.Simulate(ctx, c.source, &d, ask)
+}
+
+func (c *scope) whatIf(w http.ResponseWriter, r *http.Request) {
 	var ask view.WhatIf
 	if !web.Body(w, r, &ask) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 	defer cancel()
-	var answer view.WhatIfAnswer
-	d, err := c.diagnosisFor(ctx, ask.Model)
-	if err == nil {
-		answer, err = whatif.Simulate(ctx, c.source, &d, ask)
-	}
+	answer, err := c.simulate(ctx, ask)
 	switch {
 	case errors.Is(err, planning.ErrNoPrediction):
 		web.Fail(w, http.StatusConflict, err)

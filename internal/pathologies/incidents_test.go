@@ -37,8 +37,9 @@ func TestIncidents(t *testing.T) {
 		p, last := playIncident(t, file, &in)
 		onset, want := time.UnixMilli(in.OnsetMS), strings.Split(in.Verdict, " or ")
 		var now []string
-		for _, at := range []time.Time{onset.Add(30 * time.Second), onset.Add(time.Minute), onset.Add(2 * time.Minute),
-			last} {
+		for _, at := range []time.Time{
+			onset.Add(30 * time.Second), onset.Add(time.Minute), onset.Add(2 * time.Minute), last,
+		} {
 			now = append(now, p.diagnose(t, at).Verdict.ID)
 		}
 		end := now[len(now)-1]

@@ -35,8 +35,8 @@ func (m logMaker) about(v, share float64) float64 { return v * (1 - share + 2*sh
 func (m logMaker) good(n int) (out []logLine) {
 	for range n {
 		out = append(out, logLine{
-			prompt: m.about(1700, .3), output: m.about(780, .1), running: int(m.about(28, .1)), kv: m.about(35,
-				.15), requests: 30,
+			prompt: m.about(1700, .3), output: m.about(780, .1), running: int(m.about(28, .1)),
+			kv: m.about(35, .15), requests: 30,
 		})
 	}
 	return out
@@ -100,8 +100,8 @@ func writeSGLang(separator string, lines []logLine) string {
 					at, separator, 2*l.prompt, l.kv/100, l.running-1, l.waiting)
 			}
 			if s < l.requests {
-				fmt.Fprintf(&b, "[%s] INFO:     10.0.0.7:40%03d - \"POST /v1/chat/completions HTTP/1.1\" 200 OK\n", at,
-					s)
+				fmt.Fprintf(&b, "[%s] INFO:     10.0.0.7:40%03d - \"POST /v1/chat/completions HTTP/1.1\" 200 OK\n",
+					at, s)
 			}
 		}
 	}
@@ -121,8 +121,8 @@ func TestLogs(t *testing.T) {
 	}
 	thrashes := func(k int) logLine {
 		return logLine{
-			prompt: m.about(900, .2), output: m.about(820-28*float64(k), .05), running: max(9, 40-2*k), waiting: min(60,
-				3+3*k), kv: 97 + 3*m.Float64(), requests: 10,
+			prompt: m.about(900, .2), output: m.about(820-28*float64(k), .05), running: max(9, 40-2*k),
+			waiting: min(60, 3+3*k), kv: 97 + 3*m.Float64(), requests: 10,
 		}
 	}
 	flood := func(int) logLine {
@@ -150,8 +150,7 @@ func TestLogs(t *testing.T) {
 		},
 		"hung, V0": {writeLog(lineV0, 5*time.Second, false, m.then(m.good(40), 20, hung)), "engine-hung", nil},
 		"hung, SGLang, whose lines stop while requests come": {
-			writeSGLang(",", m.then(m.good(30), 12,
-				func(int) logLine { return logLine{requests: 2} })), "engine-hung", nil,
+			writeSGLang(",", m.then(m.good(30), 12, func(int) logLine { return logLine{requests: 2} })), "engine-hung", nil,
 		},
 		"one of two ranks hung": {
 			writeLog(lineV1, 10*time.Second, false, m.good(30),
@@ -166,8 +165,7 @@ func TestLogs(t *testing.T) {
 			writeLog(lineV1Old, 10*time.Second, false, m.then(nil, 30, func(int) logLine { return full(15) })), "saturation", []string{"wait behind a batch of 32"},
 		},
 		"saturated, with a line for each request": {
-			writeLog(lineV1, 10*time.Second, true,
-				m.then(m.good(20), 30, full)), "saturation", []string{"req/s arrive and"},
+			writeLog(lineV1, 10*time.Second, true, m.then(m.good(20), 30, full)), "saturation", []string{"req/s arrive and"},
 		},
 		"saturated, V0":     {writeLog(lineV0, 5*time.Second, false, m.then(m.good(40), 60, full)), "saturation", nil},
 		"saturated, SGLang": {writeSGLang(".", m.then(m.good(20), 30, full)), "saturation", []string{"req/s arrive and"}},
@@ -208,18 +206,14 @@ func TestLogs(t *testing.T) {
 			})), "healthy", nil,
 		},
 		"embeddings": {
-			writeLog(lineV1, 10*time.Second, false,
-				m.then(nil, 40, func(int) logLine {
-					return logLine{prompt: m.about(30000, .1), running: m.IntN(5),
-						kv: .2}
-				})), "healthy", nil,
+			writeLog(lineV1, 10*time.Second, false, m.then(nil, 40, func(int) logLine {
+				return logLine{prompt: m.about(30000, .1), running: m.IntN(5), kv: .2}
+			})), "healthy", nil,
 		},
 		"one long answer": {
-			writeLog(lineV1, 10*time.Second, false,
-				m.then(nil, 60, func(k int) logLine {
-					return logLine{output: m.about(47, .02), running: 1,
-						kv: 1 + float64(k)}
-				})), "healthy", nil,
+			writeLog(lineV1, 10*time.Second, false, m.then(nil, 60, func(k int) logLine {
+				return logLine{output: m.about(47, .02), running: 1, kv: 1 + float64(k)}
+			})), "healthy", nil,
 		},
 		"a long prompt in chunks": {
 			writeLog(lineV1, 10*time.Second, false,
@@ -234,16 +228,16 @@ func TestLogs(t *testing.T) {
 					}), 8, nobody)), "idle", nil,
 		},
 		"idle": {
-			writeLog(lineV1, 10*time.Second, false,
-				m.then(m.good(6), 2,
-					nobody)) + "(APIServer pid=1) INFO 11-20 09:09:00 [api_server.py:1] x\n", "idle", nil,
+			writeLog(lineV1, 10*time.Second, false, m.then(m.good(6), 2, nobody)) +
+				"(APIServer pid=1) INFO 11-20 09:09:00 [api_server.py:1] x\n", "idle", nil,
 		},
 		"idle, SGLang": {
 			writeSGLang(".", m.good(6)) + "[2026-11-20 09:01:01] INFO:     10.0.0.7:40001 - \"GET /health HTTP/1.1\" 200 OK\n", "healthy", nil,
 		},
 		"a restart": {
-			writeLog(lineV1, 10*time.Second, false, m.good(20)) + strings.ReplaceAll(writeLog(lineV1, 10*time.Second,
-				false, m.good(30)), "11-20 09:0", "11-20 09:1"), "healthy", nil,
+			writeLog(lineV1, 10*time.Second, false, m.good(20)) +
+				strings.ReplaceAll(writeLog(lineV1, 10*time.Second, false, m.good(30)), "11-20 09:0", "11-20 09:1"),
+			"healthy", nil,
 		},
 	}
 	for name, tt := range tests {

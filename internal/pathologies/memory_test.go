@@ -73,19 +73,19 @@ func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 		without := diagnosis(plain, at, nil)
 		compared++
 		same := cmp.Options{
-			cmpopts.EquateApprox(1e-9, 1e-12), cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(diagnose.Finding{},
-				segments.Span{}, segments.Segment{}), cmpopts.EquateEmpty(),
-			cmp.Comparer(func(a, b *catalog.Pathology) bool { return a == b }), cmp.Comparer(func(a,
-				b *indicator.Signal) bool {
-				return a == b
-			}),
+			cmpopts.EquateApprox(1e-9, 1e-12), cmpopts.EquateNaNs(), cmpopts.EquateEmpty(),
+			cmpopts.IgnoreUnexported(diagnose.Finding{}, segments.Span{}, segments.Segment{}),
+			cmp.Comparer(func(a, b *catalog.Pathology) bool { return a == b }),
+			cmp.Comparer(func(a, b *indicator.Signal) bool { return a == b }),
 			cmpopts.IgnoreFields(diagnose.Finding{}, "Fixes"),
 		}
 		for _, part := range []struct {
 			name string
 			a, b any
-		}{{"verdicts", without.Verdicts, with.Verdicts}, {"findings", without.Findings, with.Findings}, {"spans",
-			without.Spans, with.Spans}} {
+		}{
+			{"verdicts", without.Verdicts, with.Verdicts}, {"findings", without.Findings, with.Findings},
+			{"spans", without.Spans, with.Spans},
+		} {
 			if diff := cmp.Diff(part.a, part.b, same); diff != "" {
 				t.Errorf("%s at %s (-diagnosis +monitor):\n%s", part.name, at, diff)
 			}

@@ -57,8 +57,9 @@ func TestSince(t *testing.T) {
 						sum = &onsets{}
 						tallies[own][interval] = sum
 					}
-					sum.off, sum.drift, sum.told = append(sum.off, c.off...), append(sum.drift,
-						c.drift...), append(sum.told, c.told...)
+					sum.off = append(sum.off, c.off...)
+					sum.drift = append(sum.drift, c.drift...)
+					sum.told = append(sum.told, c.told...)
 					mu.Unlock()
 				}
 			})
@@ -140,8 +141,8 @@ func (c *onsets) judge(t *testing.T, p *played) {
 				if first.IsZero() {
 					first, last = f.Since, f.Since
 				}
-				first, last = slices.MinFunc([]time.Time{first, f.Since},
-					time.Time.Compare), slices.MaxFunc([]time.Time{last, f.Since}, time.Time.Compare)
+				first = slices.MinFunc([]time.Time{first, f.Since}, time.Time.Compare)
+				last = slices.MaxFunc([]time.Time{last, f.Since}, time.Time.Compare)
 			}
 			if !at.Before(to) {
 				break

@@ -83,8 +83,7 @@ func checkPlots(t *testing.T, name string, d *diagnose.Diagnosis, v *diagnose.Ve
 		shown = append(shown, s.Evidence)
 	}
 	if len(v.Plots) > 0 && !slices.ContainsFunc(shown, func(e catalog.Evidence) bool {
-		return e.Shown() &&
-			e.Signal == v.Plots[0].Signal
+		return e.Shown() && e.Signal == v.Plots[0].Signal
 	}) {
 		t.Errorf("%s: the first plot, of %s, is no evidence", name, v.Plots[0].Signal.Name)
 	}

@@ -511,8 +511,8 @@ func (p *played) compilation(d diagnose.Diagnosis, target int) catalog.Compilati
 				return never, nil
 			}
 			rw := dia.Rewriting()
-			rw.Window, rw.Short, rw.Past = span.Window.Length(), 10*time.Second+time.Millisecond, max(past,
-				10*time.Second)
+			rw.Window, rw.Short = span.Window.Length(), 10*time.Second+time.Millisecond
+			rw.Past = max(past, 10*time.Second)
 			if baseline {
 				rw.Window, rw.Offset = span.Baseline.Length(), span.Window.To.Sub(span.Baseline.To)
 			}

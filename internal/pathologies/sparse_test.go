@@ -124,8 +124,8 @@ func (c *sparse) judge(t *testing.T, p *played) {
 		want := p.truth.accepted(i)
 		from, to := time.UnixMilli(phase.FromMS), time.UnixMilli(phase.ToMS)
 		if quiet(want[0]) {
-			for at := from.Add(max(20*time.Second, 2*p.interval)); !at.After(to); at = at.Add(max(5*time.Second,
-				p.interval/2)) {
+			step := max(5*time.Second, p.interval/2)
+			for at := from.Add(max(20*time.Second, 2*p.interval)); !at.After(to); at = at.Add(step) {
 				c.moments++
 				d := p.diagnose(t, at)
 				if got := d.Verdict.ID; got == diagnose.InsufficientData || got == diagnose.NotCertain {
@@ -208,8 +208,8 @@ const mostAlarms = 0.01
 func TestSparse(t *testing.T) {
 	intervals, phases := []time.Duration{15 * time.Second, 30 * time.Second}, 1
 	if accuracyIsFull() {
-		intervals, phases = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second,
-			time.Minute}, 4
+		intervals = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}
+		phases = 4
 	}
 	list := moreFiles(t)
 	var mu sync.Mutex

@@ -22,15 +22,15 @@ func TestRunbooksKeepTheStepsThatPeopleKnow(t *testing.T) {
 	for id, steps := range known {
 		p := strings.ToLower(byID(id).Runbook)
 		for _, step := range steps {
-			if !held(p, strings.Fields(strings.ToLower(step))) {
+			if !hasParagraph(p, strings.Fields(strings.ToLower(step))) {
 				t.Errorf("%s: no paragraph with all of %q", id, step)
 			}
 		}
 	}
 }
 
-// held reports whether one paragraph, list item or table row has all words.
-func held(page string, words []string) bool {
+// hasParagraph reports whether one paragraph, list item or table row has all words.
+func hasParagraph(page string, words []string) bool {
 	var paragraph strings.Builder
 	all := func() bool {
 		for _, w := range words {
@@ -42,9 +42,8 @@ func held(page string, words []string) bool {
 	}
 	for line := range strings.Lines(page) {
 		text := strings.TrimSpace(line)
-		begins := text == "" || strings.HasPrefix(text, "- ") || strings.HasPrefix(text, "|") || len(text) > 2 &&
-			text[0] >= '0' && text[0] <= '9' && text[1] == '.'
-		if begins && !strings.HasPrefix(text, "```") {
+		if text == "" || strings.HasPrefix(text, "- ") || strings.HasPrefix(text, "|") ||
+			len(text) > 2 && text[0] >= '0' && text[0] <= '9' && text[1] == '.' {
 			if all() {
 				return true
 			}

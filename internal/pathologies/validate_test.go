@@ -116,8 +116,7 @@ func checkStory(t *testing.T, name string, d *diagnose.Diagnosis) {
 			t.Errorf("%s: %s shows no evidence", name, f.Pathology.ID)
 		}
 		felt := slices.ContainsFunc(f.Evidence, func(e catalog.Evidence) bool {
-			return e.Shown() &&
-				e.Role == catalog.Symptom
+			return e.Shown() && e.Role == catalog.Symptom
 		})
 		last := catalog.Cause
 		for _, s := range f.Chain {

@@ -127,13 +127,12 @@ func (r *recent) selectStreams(ctx context.Context, ms []*labels.Matcher, span, 
 	if err != nil {
 		return nil, err
 	}
+	if step > 0 && !r.knowsEnds(c, from, at) {
+		return nil, errEngine
+	}
 	out := make(model.Matrix, 0, len(c.series))
 	for _, s := range c.series {
 		var pairs []model.SamplePair
-		lookback := r.lookback
-		if r.db == nil && !s.endsKnown {
-			lookback = missedAfter * r.ends.interval / 2
-		}
 		if points := s.samplesBetween(from, at); step == 0 && len(points) > 0 {
 			pairs = make([]model.SamplePair, len(points))
 			for i, p := range points {
@@ -141,7 +140,7 @@ func (r *recent) selectStreams(ctx context.Context, ms []*labels.Matcher, span, 
 			}
 		}
 		for t := at - span; step > 0 && t <= at; t += step {
-			if p, ok := s.sampleAt(t, lookback); ok {
+			if p, ok := s.sampleAt(t, r.lookback); ok {
 				if pairs == nil {
 					pairs = make([]model.SamplePair, 0, 1+(at-t)/step)
 				}
@@ -309,17 +308,17 @@ func (r *recent) readRange(ctx context.Context, s indicator.Samples, at int64) (
 	if s.Func == "rate" {
 		s.Func, scale = "increase", 1/s.Span.Seconds()
 	}
-	c, err := r.chooseSeries(ctx, &s, at-r.lookBehind(s), at)
+	from := at - r.lookBehind(s)
+	c, err := r.chooseSeries(ctx, &s, from, at)
 	if err != nil {
 		return operand{}, err
-	}
-	if r.db == nil && slices.Contains(endsMatter, s.Func) &&
-		slices.ContainsFunc(c.series, func(s *recentSeries) bool { return !s.endsKnown }) {
-		return operand{}, errEngine
 	}
 	key := reading{c, s.Func, s.Param, s.Span, at}
 	vec, ok := r.memo[key]
 	if !ok {
+		if slices.Contains(endsMatter, s.Func) && !r.knowsEnds(c, from, at) {
+			return operand{}, errEngine
+		}
 		read, err := r.rangeFunction(s, at)
 		if err != nil {
 			return operand{}, err

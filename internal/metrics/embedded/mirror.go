@@ -22,8 +22,7 @@ import (
 // A Mirror caches the last samples of a remote server's series. A monitor sends hundreds of queries at each
 // evaluation; with a Mirror it reads each sample once, and answers the queries in this process. The server's API does
 // not show staleness markers: a series ended where its target was scraped without it (ends.go). The server answers
-// queries beyond the cached span, and those that depend on the end of series whose target has no up. The zero value is
-// empty.
+// queries beyond the cached span, and those that depend on ends that are not certain. The zero value is empty.
 type Mirror struct {
 	mu      sync.Mutex
 	recent  *recent
@@ -74,7 +73,7 @@ func (m *Mirror) acquireSlot() func() {
 func (r *recent) startEvaluation(now, interval int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.newest, r.ends.interval, r.memo = now, interval, map[reading][]element{}
+	r.newest, r.targets.interval, r.memo = now, interval, map[reading][]element{}
 	if now > r.swept+sweepEvery {
 		r.sweepUnused()
 	}
@@ -211,23 +210,51 @@ func (q *mirrored) holdTargets(ctx context.Context) error {
 	if q.targetsHeld {
 		return nil
 	}
-	f, err := q.holdFamily(ctx, up)
+	f, err := q.holdFamily(ctx, upMetric)
 	if err != nil {
 		return err
 	}
-	release := q.mirror.acquireSlot()
-	answer, err := q.Query(ctx, indicator.Selector(up, q.scope...), time.UnixMilli(q.now))
-	release()
+	live, err := q.seriesAt(ctx, upMetric, q.now)
 	if err != nil {
 		return err
-	}
-	live := make(map[uint64]bool, len(answer))
-	for _, s := range answer {
-		live[labelsFromMetric(s.Metric).Hash()] = true
 	}
 	q.recent.markTargets(f, live)
 	q.targetsHeld = true
 	return nil
+}
+
+// confirmEnds asks the server whether series had ended, of targets of which it is not known that they have markers.
+func (q *mirrored) confirmEnds(ctx context.Context, f *family) error {
+	at, doubted := q.recent.takeDoubtedEnds(f)
+	if len(doubted) == 0 {
+		return nil
+	}
+	var instances []string
+	for _, s := range doubted {
+		instances = append(instances, regexp.QuoteMeta(s.lset.Get(model.InstanceLabel)))
+	}
+	returned, err := q.seriesAt(ctx, f.metric, at, indicator.Like(model.InstanceLabel, strings.Join(instances, "|")))
+	if err != nil {
+		return err
+	}
+	q.recent.settleDoubts(at, doubted, returned)
+	return nil
+}
+
+// seriesAt returns the hashes of the series that the server returns for a metric at a time.
+func (q *mirrored) seriesAt(
+	ctx context.Context, metric string, at int64, more ...*labels.Matcher,
+) (map[uint64]bool, error) {
+	defer q.mirror.acquireSlot()()
+	v, err := q.Query(ctx, indicator.Selector(metric, slices.Concat(q.scope, more)...), time.UnixMilli(at))
+	if err != nil {
+		return nil, err
+	}
+	hashes := make(map[uint64]bool, len(v))
+	for _, s := range v {
+		hashes[labelsFromMetric(s.Metric).Hash()] = true
+	}
+	return hashes, nil
 }
 
 // holdFamily caches the samples of a metric up to now, but not the ends of targets.
@@ -255,6 +282,9 @@ func (q *mirrored) holdFamily(ctx context.Context, name string) (*family, error)
 	}
 	if err == nil && f.refused {
 		err = errEngine
+	}
+	if err == nil {
+		err = q.confirmEnds(ctx, f)
 	}
 	return f, err
 }

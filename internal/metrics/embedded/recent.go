@@ -39,7 +39,7 @@ type recent struct {
 	idle        int    // transactions since the last query
 	selectorKey []byte // scratch
 
-	ends ends // of mirrored series
+	targets targets // of mirrored series
 
 	elements scratch[element]
 	numbers  scratch[int32] // label set numbers
@@ -73,8 +73,9 @@ type recentSeries struct {
 	storageRef storage.SeriesRef
 	points     []promql.FPoint // in the order of time, without staleness markers
 	stale      []int64         // times of staleness markers
-	endsKnown  bool            // of a mirrored series: stale has all of them
-	liveUntil  int64           // of a mirrored up: when its target was live, or its end was marked
+	origin     *origin         // of a mirrored series; nil if it is unknown
+	endsFrom   int64           // of a mirrored series: stale is complete after this sample
+	endsUntil  int64           // and before this one
 	last       int64           // time of the last sample, markers included
 }
 
@@ -368,6 +369,9 @@ func (r *recent) dropFamily(f *family) {
 	for _, s := range f.series {
 		r.bound.bindSeries(s.storageRef, nil)
 		r.sampleCount -= len(s.points)
+		if s.origin != nil && s.origin.up == s {
+			s.origin.up = nil
+		}
 	}
 	f.held, f.retention, f.wants, f.series, f.byHash = false, 0, [2]int64{}, nil, nil
 	clear(r.choices)

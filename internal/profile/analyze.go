@@ -219,7 +219,7 @@ type nameInfo struct {
 	gives      Group // group of the kernels below it with generic names; noGroup for none
 	hint       Group // group of the kernels below it whose names say nothing; noGroup for none
 	cause      Cause // the host's activity during the call
-	step       *stepName
+	stepName   *stepName
 	launch     bool
 	isGraph    bool
 	wholeGraph bool // a graph without its kernels
@@ -236,7 +236,7 @@ func newNameInfo(text string) nameInfo {
 	n := nameInfo{
 		Meaning:    MeaningOf(text),
 		cause:      causeOf(text),
-		step:       parseStep(text),
+		stepName:   parseStep(text),
 		launch:     holdsAny(text, "Launch", "Memcpy", "Memset"),
 		isGraph:    strings.Contains(text, "GraphLaunch"),
 		wholeGraph: text == WholeGraph,

@@ -154,13 +154,13 @@ const OverheadThread = -1
 // A walk goes through one thread's calls by their starts.
 type walk struct {
 	*analyzer
-	process   *hostProcess
-	t         thread
-	stack     []frame // open calls
-	at        int64   // the latest end of a call so far
-	capturing bool    // a graph is being captured
-	launches  int     // number of the thread's launches so far
-	step      int     // number of the process's steps that have begun
+	process    *hostProcess
+	t          thread
+	stack      []frame // open calls
+	at         int64   // the latest end of a call so far
+	capturing  bool    // a graph is being captured
+	launches   int     // number of the thread's launches so far
+	stepsBegun int     // number of the process's steps that have begun
 
 	// State of seekAttention.
 	attention []*launch // since the first product
@@ -182,7 +182,7 @@ func (w *walk) addCall(class Class, c *Event) {
 		f.cause = info.cause
 		w.t.intervals = append(w.t.intervals, interval{c.Start, end, f.cause})
 	}
-	if isStep := class == Annotation && info.step != nil; c.Dur >= w.keptCall && !isStep {
+	if isStep := class == Annotation && info.stepName != nil; c.Dur >= w.keptCall && !isStep {
 		w.t.calls = append(w.t.calls, call{c.Start, end, c.Name})
 	}
 	f.enterCall(class, c, info)
@@ -271,8 +271,8 @@ func (w *walk) addLaunch(c *Event, f *frame, graph bool) {
 	if w.capturing {
 		w.Host.Captured++
 	}
-	for w.step < len(w.process.steps) && w.Steps[w.process.steps[w.step]].Start <= c.Start {
-		w.step++
+	for w.stepsBegun < len(w.process.steps) && w.Steps[w.process.steps[w.stepsBegun]].Start <= c.Start {
+		w.stepsBegun++
 	}
 	l := launch{
 		start: c.Start, corr: c.Correlation, op: cmp.Or(f.costedOp, f.op), step: -1,
@@ -280,8 +280,8 @@ func (w *walk) addLaunch(c *Event, f *frame, graph bool) {
 		opStart:     uint32(f.began),                //nolint:gosec // the low bits
 		threadIndex: uint16(len(w.process.threads)), //nolint:gosec // at most maxLanes
 	}
-	if w.step > 0 {
-		l.step = w.process.steps[w.step-1]
+	if w.stepsBegun > 0 {
+		l.step = w.process.steps[w.stepsBegun-1]
 		w.Steps[l.step].Launches++
 	}
 	w.process.launches.add(l)

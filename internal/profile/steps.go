@@ -152,7 +152,7 @@ const maxSteps = 1_200_000
 func (z *analyzer) findSteps() {
 	way := len(stepWays)
 	for i := range z.infoByName {
-		if s := z.infoByName[i].step; s != nil {
+		if s := z.infoByName[i].stepName; s != nil {
 			way = min(way, s.way)
 		}
 	}
@@ -188,7 +188,7 @@ func (z *analyzer) stepsOf(h *Thread, way int) (steps []Step) {
 		}
 		end := int64(0)
 		h.Calls[class].All(func(c *Event) bool {
-			s := z.infoByName[c.Name].step
+			s := z.infoByName[c.Name].stepName
 			if s == nil || s.way != way || len(steps) > 0 && c.Start < end {
 				return true
 			}

@@ -135,8 +135,7 @@ func TestIncidents(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(func() { hangs.CloseClientConnections(); hangs.Close() })
-	fails := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
-		_ *http.Request) {
+	fails := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadGateway)
 	}))
 	t.Cleanup(fails.Close)

@@ -37,8 +37,7 @@ func TestKilled(t *testing.T) {
 		sickAt}, fl.URLs()...)...)
 	m.until(2*time.Minute, "all are judged", func() bool {
 		o := m.overview()
-		return o.State == view.OK &&
-			len(o.Models) == 2
+		return o.State == view.OK && len(o.Models) == 2
 	})
 	_ = sick.Close()
 	incidents := func() (open, all []string) {
@@ -150,8 +149,7 @@ func TestFullDisk(t *testing.T) {
 	_ = victim.Close()
 	t.Cleanup(func() { t.Logf("told: %q", hook.seen("")) })
 	took = m.until(3*time.Minute, "two pages", func() bool {
-		return hook.heard("firing", "SixtyBlind") &&
-			hook.heard("firing", "VLLMTargetDown")
+		return hook.heard("firing", "SixtyBlind") && hook.heard("firing", "VLLMTargetDown")
 	})
 	t.Logf("paged after %s; ready: %d", took.Round(time.Second), statusOf(m.url+"/-/ready"))
 	if statusOf(m.url+"/-/ready") != 503 {

@@ -67,8 +67,7 @@ func TestPair(t *testing.T) {
 	}
 	told := func(model string) []string {
 		return slices.DeleteFunc(people.seen("VLLMTargetDown"), func(s string) bool {
-			return !strings.HasPrefix(s,
-				model+" ")
+			return !strings.HasPrefix(s, model+" ")
 		})
 	}
 	once := func(model string) {
@@ -80,8 +79,7 @@ func TestPair(t *testing.T) {
 	once("first")
 	acknowledge(t, monitors[0], "first")
 	monitors[1].until(agreeWithin, "the acknowledgement is at the other", func() bool {
-		return acknowledged(monitors[1],
-			"first") == "ann"
+		return acknowledged(monitors[1], "first") == "ann"
 	})
 
 	// The leader dies, and a fault begins while it is away.

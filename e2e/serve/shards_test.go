@@ -270,8 +270,8 @@ func TestShards(t *testing.T) {
 	f.url, f.began = vm.url, wrote.Add(time.Duration(len(f.replicas))*perReplica-storedFor)
 	f.write(0, pages)
 	t.Logf("RESULT %d replicas, %d series, %d scrapes each written in %s; the store has %.0f MB in memory; at %s",
-		len(f.replicas), f.series, pages, time.Since(wrote).Round(time.Second), metric(vm.url,
-			"process_resident_memory_bytes ")/1e6, vm.url)
+		len(f.replicas), f.series, pages, time.Since(wrote).Round(time.Second),
+		metric(vm.url, "process_resident_memory_bytes ")/1e6, vm.url)
 	<-time.After(max(15*time.Second, time.Until(f.began.Add(storedFor)))) // and until the store's index has all series
 	if hold, err := time.ParseDuration(os.Getenv("SIXTY_HOLD")); err == nil {
 		<-time.After(hold)
@@ -345,8 +345,7 @@ func (j *judging) next(found map[string]string) {
 		}
 	}
 	j.t.Logf("RESULT %s in %.2f s: %.2f s of sixty's CPU, %.0f MB; %.2f s of the store's, %.0f queries, %.2f million samples; state %s, %d models, %d replicas, not healthy: %v %.300q",
-		j.name, o.EvaluatedS, now[0]-j.was[0], metric(j.url,
-			"process_resident_memory_bytes ")/1e6, now[1]-j.was[1], now[2]-j.was[2], (now[3]-j.was[3])/1e6,
-		o.State, len(o.Models), j.replicas, ill, o.Problems)
+		j.name, o.EvaluatedS, now[0]-j.was[0], metric(j.url, "process_resident_memory_bytes ")/1e6,
+		now[1]-j.was[1], now[2]-j.was[2], (now[3]-j.was[3])/1e6, o.State, len(o.Models), j.replicas, ill, o.Problems)
 	j.was = now
 }

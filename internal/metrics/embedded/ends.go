@@ -17,9 +17,9 @@ import (
 // no longer returns it. This file marks these ends.
 //
 // Federation, and some scrapers, write up but no markers. So ends count only after the server, asked for a series of
-// the target at such an end, did not return it. Ends are unknown, and the server answers, where a sample does not have the
-// time of a scrape (no up has its labels, or exporters write timestamps), where a target had a pause during which no
-// evaluation saw it end, and while a missing sample may still arrive.
+// the target at such an end, did not return it. Ends are unknown, and the server answers, where a sample does not have
+// the time of a scrape (no up has its labels, or exporters write timestamps), where a target had a pause during which
+// no evaluation saw it end, and while a missing sample may still arrive.
 
 // upMetric is the metric that each scrape writes.
 const upMetric = "up"
@@ -33,63 +33,23 @@ var endsMatter = []string{
 	"", indicator.FirstSeen, indicator.LastTrue, indicator.LastZero, indicator.LastMoved, indicator.HeldLast,
 }
 
-// An origin is known by its up, each sample of which is a scrape.
+// An origin is a target, each sample of whose up is a scrape.
 type origin struct {
-	up       *recentSeries // nil if the cache no longer has it
+	up       *recentSeries // without samples if the cache no longer has it
 	liveAt   int64         // the last evaluation at which the server returned up
 	marked   bool          // the server did not return a series of the target that had ended
 	askAfter int64         // the evaluation after which the server is asked for such a series again
 }
 
-// targets finds targets by their labels.
-type targets struct {
-	interval int64 // the usual time between two scrapes, in ms
-	index    []labelIndex
-}
-
-// A labelIndex finds targets with the same names of labels by the hash of their values.
-type labelIndex struct {
-	names  []string // sorted
-	byHash map[uint64]*origin
-}
-
-// rebuildIndex indexes the targets of the series of up.
-func (ts *targets) rebuildIndex(f *family) {
-	for _, i := range ts.index {
-		for _, t := range i.byHash {
-			t.up = nil
-		}
-	}
-	ts.index = nil
-	for _, s := range f.series {
-		if s.origin == nil {
-			s.origin = &origin{}
-		}
-		s.origin.up = s
-		var names []string
-		s.lset.Range(func(l labels.Label) {
-			if l.Name != labels.MetricName {
-				names = append(names, l.Name)
-			}
+// originOf returns the target that a series was scraped from, whose labels the series has; nil without one.
+func (r *recent) originOf(s *recentSeries) *origin {
+	for _, up := range r.ups[s.instanceID] {
+		differs := false
+		up.lset.Range(func(l labels.Label) {
+			differs = differs || l.Name != labels.MetricName && s.lset.Get(l.Name) != l.Value
 		})
-		i := slices.IndexFunc(ts.index, func(i labelIndex) bool { return slices.Equal(i.names, names) })
-		if i < 0 {
-			i = len(ts.index)
-			ts.index = append(ts.index, labelIndex{names, map[uint64]*origin{}})
-		}
-		hash, _ := s.lset.HashForLabels(nil, names...)
-		ts.index[i].byHash[hash] = s.origin
-	}
-}
-
-// findTarget returns the target that a series was scraped from; nil without one.
-func (ts *targets) findTarget(lset labels.Labels) *origin {
-	var buf []byte
-	for _, i := range ts.index {
-		var hash uint64
-		hash, buf = lset.HashForLabels(buf[:0], i.names...)
-		if t := i.byHash[hash]; t != nil {
-			return t
+		if !differs {
+			return up.origin
 		}
 	}
 	return nil
@@ -101,12 +61,16 @@ func (ts *targets) findTarget(lset labels.Labels) *origin {
 func (r *recent) markTargets(f *family, live map[uint64]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.targets.rebuildIndex(f)
+	r.ups = map[int32][]*recentSeries{}
 	for _, s := range f.series {
+		r.ups[s.instanceID] = append(r.ups[s.instanceID], s)
+		if s.origin == nil {
+			s.origin = &origin{up: s}
+		}
 		t, isLive := s.origin, live[s.lset.Hash()]
 		for i := max(0, s.upTo(t.liveAt)-1); i < len(s.points); i++ {
 			at, last := s.points[i].T, i+1 == len(s.points)
-			interval := r.targets.intervalBefore(s, i)
+			interval := r.intervalBefore(s, i)
 			markedBy := at + interval*5/2
 			switch {
 			case len(s.stale) > 0 && s.stale[len(s.stale)-1] > at || t.liveAt >= markedBy+writtenWithin:
@@ -123,13 +87,13 @@ func (r *recent) markTargets(f *family, live map[uint64]bool) {
 }
 
 // intervalBefore returns the usual time, in ms, between the scrapes up to one of them.
-func (ts *targets) intervalBefore(up *recentSeries, i int) int64 {
+func (r *recent) intervalBefore(up *recentSeries, i int) int64 {
 	var gaps []int64
 	for j := max(1, i-6); j <= i; j++ {
 		gaps = append(gaps, up.points[j].T-up.points[j-1].T)
 	}
 	if len(gaps) == 0 {
-		return ts.interval
+		return r.interval
 	}
 	slices.Sort(gaps)
 	return gaps[len(gaps)/2]
@@ -142,8 +106,8 @@ func (r *recent) markSeries(f *family, since int64) {
 	}
 	for _, s := range f.series {
 		since := since
-		if s.origin == nil || s.origin.up == nil {
-			s.origin, since = r.targets.findTarget(s.lset), math.MinInt64
+		if s.origin == nil || len(s.origin.up.points) == 0 {
+			s.origin, since = r.originOf(s), math.MinInt64
 		}
 		if s.origin != nil {
 			r.markEnds(s, since)
@@ -203,13 +167,15 @@ func (r *recent) markEnds(s *recentSeries, since int64) {
 
 // endsKnown reports whether the ends of a mirrored series after its samples in (from, until] are known.
 func (s *recentSeries) endsKnown(from, until int64) bool {
-	t, known := s.origin, false
-	if t != nil && t.up != nil && (t.marked || t.up == s || len(s.stale) == 0 || s.stale[len(s.stale)-1] <= from) {
-		unknown := max(s.endsFrom, t.up.endsFrom)
-		known = (unknown <= from || len(s.samplesBetween(from, min(unknown, until))) == 0) &&
-			(s.endsUntil > until || len(s.samplesBetween(max(from, s.endsUntil-1), until)) == 0)
+	if len(s.samplesBetween(from, until)) == 0 {
+		return true
 	}
-	return known || len(s.samplesBetween(from, until)) == 0
+	t := s.origin
+	if t == nil || len(t.up.points) == 0 || s.endsUntil <= until && s.upTo(s.endsUntil-1) < s.upTo(until) {
+		return false
+	}
+	confirmed := t.marked || t.up == s || len(s.stale) == 0 || s.stale[len(s.stale)-1] <= from
+	return confirmed && s.upTo(min(max(s.endsFrom, t.up.endsFrom), until)) <= s.upTo(from)
 }
 
 // knowsEnds reports whether the ends of series after their samples in (from, until] are known.
@@ -240,16 +206,4 @@ func (r *recent) takeDoubtedEnds(f *family) (at int64, doubted []*recentSeries) 
 		}
 	}
 	return at, doubted
-}
-
-// settleDoubts concludes from the hashes of the series that the server returned at a time which targets have markers.
-func (r *recent) settleDoubts(at int64, doubted []*recentSeries, returned map[uint64]bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range doubted {
-		s.origin.marked = !returned[s.lset.Hash()]
-		if !s.origin.marked && at <= r.newest-metrics.Arrival.Milliseconds() {
-			s.origin.askAfter = r.newest + sweepEvery
-		}
-	}
 }

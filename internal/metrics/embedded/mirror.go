@@ -73,7 +73,7 @@ func (m *Mirror) acquireSlot() func() {
 func (r *recent) startEvaluation(now, interval int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.newest, r.targets.interval, r.memo = now, interval, map[reading][]element{}
+	r.newest, r.interval, r.memo = now, interval, map[reading][]element{}
 	if now > r.swept+sweepEvery {
 		r.sweepUnused()
 	}
@@ -237,7 +237,14 @@ func (q *mirrored) confirmEnds(ctx context.Context, f *family) error {
 	if err != nil {
 		return err
 	}
-	q.recent.settleDoubts(at, doubted, returned)
+	q.recent.mu.Lock()
+	defer q.recent.mu.Unlock()
+	for _, s := range doubted {
+		s.origin.marked = !returned[s.lset.Hash()]
+		if !s.origin.marked && at <= q.now-metrics.Arrival.Milliseconds() {
+			s.origin.askAfter = q.now + sweepEvery
+		}
+	}
 	return nil
 }
 

@@ -39,7 +39,8 @@ type recent struct {
 	idle        int    // transactions since the last query
 	selectorKey []byte // scratch
 
-	targets targets // of mirrored series
+	interval int64                     // of scrapes, in ms, where a server is mirrored
+	ups      map[int32][]*recentSeries // the series of up by instance, where a server is mirrored
 
 	elements scratch[element]
 	numbers  scratch[int32] // label set numbers
@@ -345,6 +346,7 @@ func (r *recent) sweepUnused() {
 			if old == len(s.points) {
 				f.completeFrom = max(f.completeFrom, r.newest-f.retention)
 				r.sampleCount -= old
+				s.points = nil
 				continue
 			}
 			if 2*old > len(s.points) {
@@ -369,9 +371,7 @@ func (r *recent) dropFamily(f *family) {
 	for _, s := range f.series {
 		r.bound.bindSeries(s.storageRef, nil)
 		r.sampleCount -= len(s.points)
-		if s.origin != nil && s.origin.up == s {
-			s.origin.up = nil
-		}
+		s.points = nil
 	}
 	f.held, f.retention, f.wants, f.series, f.byHash = false, 0, [2]int64{}, nil, nil
 	clear(r.choices)

@@ -267,23 +267,23 @@ func worstFinding(d *diagnose.Diagnosis, t *diagnose.Target) *diagnose.Finding {
 
 // addNumbers adds a target's readings in the window and in the baseline.
 func addNumbers(r *view.Replica, d *diagnose.Diagnosis, i int) {
-	for s, p := range map[*indicator.Signal]func(*view.Numbers) **float64{
-		indicator.TTFTP95:             func(n *view.Numbers) **float64 { return &n.TTFTP95 },
-		indicator.ITLP95:              func(n *view.Numbers) **float64 { return &n.ITLP95 },
-		indicator.Running:             func(n *view.Numbers) **float64 { return &n.RequestsRunning },
-		indicator.Waiting:             func(n *view.Numbers) **float64 { return &n.RequestsWaiting },
-		indicator.KVUsage:             func(n *view.Numbers) **float64 { return &n.KVCacheUsage },
-		indicator.FirstTokenRate:      func(n *view.Numbers) **float64 { return &n.RequestRate },
-		indicator.GenerationTokenRate: func(n *view.Numbers) **float64 { return &n.OutputTokensRate },
-	} {
-		now, normal := d.Reading(i, s)
-		*p(&r.Normal) = numberOf(normal)
+	now, normal := &r.Now, &r.Normal
+	add := func(s *indicator.Signal, ofNow, ofNormal **float64) {
+		v, was := d.Reading(i, s)
+		*ofNormal = numberOf(was)
+		addBounds(normal, s, was)
 		if r.Status != view.Down { // otherwise the values are old
-			*p(&r.Now) = numberOf(now)
-			addBounds(&r.Now, s, now)
+			*ofNow = numberOf(v)
+			addBounds(now, s, v)
 		}
-		addBounds(&r.Normal, s, normal)
 	}
+	add(indicator.TTFTP95, &now.TTFTP95, &normal.TTFTP95)
+	add(indicator.ITLP95, &now.ITLP95, &normal.ITLP95)
+	add(indicator.Running, &now.RequestsRunning, &normal.RequestsRunning)
+	add(indicator.Waiting, &now.RequestsWaiting, &normal.RequestsWaiting)
+	add(indicator.KVUsage, &now.KVCacheUsage, &normal.KVCacheUsage)
+	add(indicator.FirstTokenRate, &now.RequestRate, &normal.RequestRate)
+	add(indicator.GenerationTokenRate, &now.OutputTokensRate, &normal.OutputTokensRate)
 }
 
 // addBounds adds the text of a value that is only known as a bucket or a bound.

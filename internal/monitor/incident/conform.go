@@ -49,7 +49,7 @@ func Conform(diagnosis *diagnose.Diagnosis, catalogue []*catalog.Pathology, open
 		r := &Record{Summary: s, State: State{Instances: d.instancesOf(s.Affected), LastSeen: d.at}}
 		r.State.Members = appendNew([]string{s.Pathology}, slices.Collect(maps.Keys(s.Since)), maxTurns)
 		if s.Phase == view.Degraded { // Severity is the worst so far
-			r.State.presentSeverity = catalog.Ticket.String()
+			r.State.PresentSeverity = catalog.Ticket.String()
 		}
 		t.records = append(t.records, r)
 	}
@@ -69,7 +69,9 @@ func (t *Tracker) conformFindings(d *indexedDiagnosis) {
 			f.Since, f.SinceAtLeast = since, r.BeganAtLeast && since.Equal(r.Began)
 		}
 		if f.Pathology.ID == r.Pathology {
-			f.Severity, _ = catalog.ParseSeverity(cmp.Or(r.State.presentSeverity, r.Severity))
+			if r.QuietSince == nil { // otherwise the finding is informative
+				f.Severity = r.presentSeverity()
+			}
 			f.Chain = r.decidedChain(f.Chain)
 			if r.Advice != nil && r.Advice.Pathology == r.Pathology {
 				f.Fixes = putAdviceFirst(r.Advice, f.Fixes)
@@ -111,9 +113,10 @@ func (t *Tracker) conformVerdicts(d *indexedDiagnosis) {
 }
 
 // addNamingFinding adds the finding that names an open incident, as it was last found, to a diagnosis that finds only
-// its consequences. The finding inhibits the consequences until another cause takes the name.
+// its consequences, unless the incident was quiet since. The finding inhibits the consequences until another cause takes
+// the name.
 func (t *Tracker) addNamingFinding(r *Record, d *indexedDiagnosis, model string) {
-	if r == nil || r.QuietSince != nil || d.At.Before(r.Began) || d.At.Before(r.State.LastSeen) {
+	if r == nil || r.QuietSince != nil || r.State.NameOver || d.At.Before(r.Began) || d.At.Before(r.State.LastSeen) {
 		return
 	}
 	cause := t.pathology(r.Pathology)

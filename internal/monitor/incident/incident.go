@@ -58,6 +58,9 @@ type State struct {
 	ServerLabels   map[string]map[string]string `json:"where,omitempty"`
 	RecordedLabels map[string]map[string]string `json:"recorded,omitempty"`
 
+	PresentSeverity string `json:"present,omitempty"`   // of the present findings; "" in records of earlier releases
+	NameOver        bool   `json:"name_over,omitempty"` // it was quiet, and Pathology has not been found since
+
 	// OnsetRead holds when each onset of Summary.Since was last changed. An onset without an entry is final.
 	OnsetRead map[string]time.Time `json:"said,omitempty"`
 
@@ -67,8 +70,7 @@ type State struct {
 	Servers      int                  `json:"servers"`         // of the model
 	ServingSince map[string]time.Time `json:"born,omitempty"`  // when each of them began to serve, by target
 
-	presentSeverity string            // severity of the present findings
-	naming          *diagnose.Finding // the last finding of Pathology
+	naming *diagnose.Finding // the last finding of Pathology
 
 	scaledFor    time.Duration // how long the number of servers has differed from Servers
 	unofferedFor time.Duration // how long the finding has not offered the advice

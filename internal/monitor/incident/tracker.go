@@ -91,6 +91,9 @@ type Tracker struct {
 func NewTracker(catalogue []*catalog.Pathology, records []*Record, idTaken func(id string) bool) *Tracker {
 	t := &Tracker{catalogue: catalogue, idTaken: idTaken, records: slices.Clone(records)}
 	slices.SortStableFunc(t.records, func(a, b *Record) int { return a.Began.Compare(b.Began) })
+	for _, r := range t.records {
+		r.State.nameFoundFor = RuledOutToRename // for how long is not stored
+	}
 	return t
 }
 
@@ -117,7 +120,7 @@ func (t *Tracker) Observe(diagnosis *diagnose.Diagnosis) []Event {
 		}
 	}
 	for _, r := range t.records {
-		r.setPhase()
+		r.setPhase(d.at)
 		if r.Open() {
 			r.watchServers(d, step)
 		}
@@ -323,6 +326,7 @@ func (t *Tracker) updateName(r *Record, s *sign) bool {
 	}
 	if r.Pathology != s.Pathology.ID {
 		r.State.nameFoundFor, r.State.nameRuledOutFor, r.State.nameRuledOutTimes = 0, 0, 0
+		r.State.NameOver = false
 	}
 	r.Pathology, r.Severity = s.Pathology.ID, max(worst, s.Severity).String()
 	return true
@@ -339,7 +343,9 @@ func (r *Record) weighName(d *indexedDiagnosis, signs []*sign, step time.Duratio
 	switch {
 	case slices.ContainsFunc(signs, r.isNaming):
 		r.State.nameFoundFor += step
-		r.State.nameRuledOutFor, r.State.nameRuledOutTimes = 0, 0
+		r.State.nameRuledOutFor, r.State.nameRuledOutTimes, r.State.NameOver = 0, 0, false
+	case (!r.Open() || r.QuietSince != nil) && d.at.Sub(r.State.MemberSeen[r.Pathology]) >= minAbsence:
+		r.State.NameOver = true
 	case d.rulesOut(r):
 		r.State.nameRuledOutFor += step
 		r.State.nameRuledOutTimes++
@@ -355,20 +361,21 @@ func (t *Tracker) continueFound(r *Record, signs []*sign, d *indexedDiagnosis, s
 	lead := signs[0]
 	reopens, quietSince, known := !r.Open(), r.QuietSince, len(r.State.Members)
 	instances, lastSeen := r.State.Instances, r.State.LastSeen
-	severity := cmp.Or(r.State.presentSeverity, r.Severity)
+	before := r.presentSeverity()
+	r.weighName(d, signs, step) // before it is not quiet any more
 	r.Ended, r.QuietSince, r.State.quietFor, r.State.LastSeen, r.State.Instances = nil, nil, 0, d.at, nil
-	r.weighName(d, signs, step)
 	recurs := r.addSigns(signs, instances, lastSeen, d)
 	r.State.noteSeen(d, signs)
 	isNew := slices.Contains(r.State.Members[known:], lead.Pathology.ID)
 	e.KeepDiagnosis = t.updateName(r, lead)
-	r.State.presentSeverity = r.Severity
-	if !slices.ContainsFunc(signs, r.isNaming) {
+	if r.State.PresentSeverity = r.Severity; !slices.ContainsFunc(signs, r.isNaming) {
 		name := cmp.Or(diagnose.Names(t.catalogue)[r.Pathology], r.Pathology)
 		r.Summary.Summary = name + ", and then: " + lead.Summary
-		if r.State.nameRuledOutFor >= RuledOutToRename {
-			r.State.presentSeverity = lead.Severity.String() // the incident is no worse than its present signs
+		present := max(before, lead.Severity)
+		if r.State.NameOver || r.State.nameRuledOutFor >= RuledOutToRename {
+			present = lead.Severity // the incident is no worse than its present signs
 		}
+		r.State.PresentSeverity = present.String()
 	}
 	for _, s := range signs {
 		if r.isNaming(s) {
@@ -384,7 +391,7 @@ func (t *Tracker) continueFound(r *Record, signs []*sign, d *indexedDiagnosis, s
 	case reopens:
 		e.Kind = Reopened
 		r.addVerdict(lead, d.at)
-	case recurs, isNew, r.State.presentSeverity != severity:
+	case recurs, isNew, r.presentSeverity() != before:
 		r.addVerdict(lead, d.at)
 	default:
 		e.Kind = Kept
@@ -404,10 +411,13 @@ func (r *Record) addSigns(signs []*sign, instances []string, lastSeen time.Time,
 		if r.Model == "" && s.model != "" {
 			r.Cluster, r.Namespace, r.Model = s.cluster, s.namespace, s.model
 		}
+		// In records of earlier releases, lastSeen stands for the time when the pathology was found last.
+		seen := cmp.Or(r.State.MemberSeen[s.Pathology.ID], lastSeen)
 		_, known := r.Since[s.Pathology.ID]
-		again := known && r.State.isRecurrence(s, lastSeen, d.at)
+		later := known && s.since.After(seen)
+		again := later && !s.SinceAtLeast && d.at.Sub(seen) >= minAbsence
 		// A finding on a new server began when it began there; a finding that returned began when it returned.
-		r.takeOnset(s, again || !overlap(instances, s.instances), d)
+		r.takeOnset(s, again || later && !overlap(instances, s.instances), d)
 		recurs = recurs || again && i == 0
 		r.State.Members = appendNew(r.State.Members, []string{s.Pathology.ID}, maxTurns)
 		r.State.Instances = appendNew(r.State.Instances, s.instances, maxTargets)
@@ -457,15 +467,6 @@ func (r *Record) takeFinding(s *sign, at time.Time, step time.Duration) {
 		Reasons: s.Reasons, Evidence: report.EvidenceRows(s.Evidence, false),
 	}
 	r.adviseOn(s.Finding, at, step)
-}
-
-// isRecurrence reports whether a sign is a new fault of a known pathology: it was absent for minAbsence, and its onset
-// is later than when it was found last. In records of earlier releases, lastSeen stands for that time.
-func (s *State) isRecurrence(found *sign, lastSeen, at time.Time) bool {
-	if seen, known := s.MemberSeen[found.Pathology.ID]; known {
-		lastSeen = seen
-	}
-	return !found.SinceAtLeast && at.Sub(lastSeen) >= minAbsence && found.since.After(lastSeen)
 }
 
 // noteSeen notes when each member was found last: as a sign, or inhibited by another finding.
@@ -532,16 +533,22 @@ func (t *Tracker) endUnseen(r *Record) Event {
 	return Event{Kind: Ended, Record: r}
 }
 
+// presentSeverity returns the severity of the present findings, which may be lower than Severity.
+func (r *Record) presentSeverity() catalog.Severity {
+	s, _ := catalog.ParseSeverity(cmp.Or(r.State.PresentSeverity, r.Severity)) // written by the Tracker: always valid
+	return s
+}
+
 // setPhase sets the incident's phase and, if it is quiet, the time at which it closes.
-func (r *Record) setPhase() {
+func (r *Record) setPhase(at time.Time) {
 	r.ClosesAt = nil
-	switch worst, _ := catalog.ParseSeverity(cmp.Or(r.State.presentSeverity, r.Severity)); {
+	switch {
 	case !r.Open():
 		r.Phase = view.Closed
 	case r.QuietSince != nil:
-		closes := r.QuietSince.Add(QuietToEnd)
+		closes := at.Add(QuietToEnd - r.State.quietFor)
 		r.Phase, r.ClosesAt = view.Quiet, &closes
-	case worst == catalog.Page:
+	case r.presentSeverity() == catalog.Page:
 		r.Phase = view.Failing
 	default:
 		r.Phase = view.Degraded

@@ -789,6 +789,91 @@ func TestFindSimilarPrefersAnIncidentWithNotes(t *testing.T) {
 	}
 }
 
+// early is a finding since noon.
+func early(p *catalog.Pathology, target string) fault {
+	return fault{p: p, status: diagnose.Firing, target: target, confidence: 0.9}
+}
+
+func TestANameIsRefutedOnAServerThatLostItsModel(t *testing.T) {
+	s := newTimeline(t)
+	s.models = map[string]string{"a": "m"}
+	s.feedFor(2*time.Minute, early(thrash, "a"))
+	s.models["a"] = ""
+	s.feedFor(3*time.Minute, early(queue, "a"), fault{p: thrash, status: diagnose.OK, target: "a"})
+	if r := s.records[0]; len(s.records) != 1 || r.Pathology != "queue" {
+		t.Errorf("%d incidents, called %s, want queue", len(s.records), r.Pathology)
+	}
+}
+
+// A restarted monitor tells what it told before: a milder severity stays, and a name is not refuted faster.
+func TestARestartChangesNeitherSeverityNorName(t *testing.T) {
+	s := newTimeline(t)
+	ruledOut := fault{p: thrash, status: diagnose.OK, target: "a"}
+	s.feedFor(2*time.Minute, early(thrash, "a"))
+	s.feedFor(2*time.Minute, early(slow, "a"), ruledOut)
+	tell := func() string {
+		d := s.diagnosis(early(slow, "a"), ruledOut)
+		s.feed(d)
+		s.tracker.Conform(d)
+		return fmt.Sprint(d.Verdicts[0].ID, d.Verdicts[0].Severity, s.records[0].Phase)
+	}
+	before := tell()
+	s.restart()
+	must.Equal(t, before, tell())
+
+	s = newTimeline(t)
+	s.feedFor(10*time.Minute, early(thrash, "a"))
+	s.restart()
+	s.feedFor(45*time.Second, early(queue, "a"), ruledOut)
+	must.Equal(t, "thrash", s.records[0].Pathology)
+}
+
+func TestAQuietIncidentClosesWhenItSays(t *testing.T) {
+	s := newTimeline(t)
+	s.feedFor(2*time.Minute, early(thrash, "a"))
+	s.feedFor(time.Minute)
+	for range 12 {
+		s.feed(&diagnose.Diagnosis{At: s.at}) // nobody can tell
+	}
+	var said time.Time
+	for r := s.records[0]; r.Open(); {
+		if said = s.at; r.ClosesAt != nil {
+			said = *r.ClosesAt
+		}
+		s.feedOne()
+	}
+	if ended := s.at.Add(-15 * time.Second); !said.Equal(ended) {
+		t.Errorf("it closed at %s, and said %s", ended, said)
+	}
+}
+
+// A finding that was missing once is no new fault, although the incident went on elsewhere.
+func TestAFinalOnsetStaysWhileTheIncidentIsElsewhere(t *testing.T) {
+	s := newTimeline(t)
+	s.feedFor(2*time.Minute, early(thrash, "a"), early(slow, "b"))
+	s.feedOne(early(thrash, "a"))
+	later := early(slow, "b")
+	later.since = 20 * time.Second
+	s.feedOne(early(thrash, "a"), later)
+	if got := s.records[0].Since[slow.ID]; !got.Equal(noon) {
+		t.Errorf("slow since %s, want %s", got, noon)
+	}
+}
+
+// While its incident is quiet, a finding that has become informative pages nobody.
+func TestAnInformativeFindingOfAQuietIncidentStaysInformative(t *testing.T) {
+	s := newTimeline(t)
+	s.feedFor(2*time.Minute, early(thrash, "a"))
+	d := s.diagnosis(early(thrash, "a"))
+	d.Findings[0].Severity, d.Verdicts[0].Severity = catalog.Info, catalog.Info
+	s.feed(d)
+	s.tracker.Conform(d)
+	if f, v := d.Findings[0], d.Verdicts[0]; f.Severity != catalog.Info || v.Severity != catalog.Info ||
+		s.records[0].Phase != view.Quiet {
+		t.Errorf("the finding is %s, the verdict %s, the incident %s", f.Severity, v.Severity, s.records[0].Phase)
+	}
+}
+
 // An earlier onset replaces one that was read once. A confirmed onset stays, also after a restart of the monitor.
 func TestAConfirmedOnsetIsFinal(t *testing.T) {
 	s := newTimeline(t)

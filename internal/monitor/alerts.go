@@ -128,7 +128,8 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 }
 
 // endAlerts ends the alerts that have not been found for the keep-firing time on a model that was judged, or for
-// endUnknownAfter on a model without servers. An alert that was never sent is forgotten.
+// endUnknownAfter on a model without servers. The alert that names an incident goes on until that is quiet. An alert
+// that was never sent is forgotten.
 func (a *Alerter) endAlerts(e *Evaluation) {
 	var places map[place]bool
 	if e.Err == nil {
@@ -139,9 +140,21 @@ func (a *Alerter) endAlerts(e *Evaluation) {
 		return !t.Serves() && t.Life == identity.LifeLost
 	})
 	keepFor := cmp.Or(time.Duration(a.Settings().KeepFiringFor), keepFiringFor)
+	incidentOf := func(al *activeAlert) string { return al.Path + " " + al.Labels["pathology"] }
+	latest := map[string]time.Time{} // when each incident that goes on was found last
+	for _, al := range a.active {
+		if k := incidentOf(al); a.names(al) && al.lastFound.After(latest[k]) {
+			latest[k] = al.lastFound
+		}
+	}
 	for key, al := range a.active {
 		absentFor := e.At.Sub(al.lastFound)
-		judged, exists := places[placeOf(al.Labels)]
+		at := placeOf(al.Labels)
+		if _, known := places[at]; !known && al.Labels["model_name"] == "" {
+			at = place{} // its server tells its model now
+		}
+		judged, exists := places[at]
+		judged = judged && !al.lastFound.Equal(latest[incidentOf(al)])
 		switch {
 		case al.unnotified && absentFor >= keepFor:
 			delete(a.active, key)
@@ -151,6 +164,12 @@ func (a *Alerter) endAlerts(e *Evaluation) {
 			al.end(e.At)
 		}
 	}
+}
+
+// names reports whether an alert's pathology names its incident, which is open and not quiet.
+func (a *Alerter) names(al *activeAlert) bool {
+	i := a.Incident.byID(strings.TrimPrefix(al.Path, "/incident/"))
+	return i != nil && i.Open() && i.QuietSince == nil && i.Pathology == al.Labels["pathology"]
 }
 
 // raiseAlerts raises or continues the alerts of a diagnosis.

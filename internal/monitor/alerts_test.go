@@ -158,6 +158,19 @@ func newRecords(catalogue ...*catalog.Pathology) *records {
 
 func (r *records) find(id string) *view.Summary { return &r.byID[id].Summary }
 
+// restart continues with what is stored, as a new process does.
+func (r *records) restart(t *testing.T, catalogue ...*catalog.Pathology) {
+	var kept []*incident.Record
+	for id, was := range r.byID {
+		var again incident.Record
+		text, err := json.Marshal(was)
+		must.Succeed(t, err)
+		must.Succeed(t, json.Unmarshal(text, &again))
+		kept, r.byID[id] = append(kept, &again), &again
+	}
+	r.tracker = incident.NewTracker(catalogue, kept, nil)
+}
+
 // evaluate is an evaluation with findings on a:1, as its incidents tell it.
 func (r *records) evaluate(at time.Time, findings ...diagnose.Finding) *Evaluation {
 	d := diagnose.Diagnosis{
@@ -212,16 +225,7 @@ func TestWhatACauseExplainsIsNoPage(t *testing.T) {
 			see(finding(cause, ""), finding(symptom, cause.ID))
 		}
 		if tt.restarts {
-			var kept []*incident.Record
-			for _, r := range judged.byID {
-				var again incident.Record
-				text, err := json.Marshal(r)
-				must.Succeed(t, err)
-				must.Succeed(t, json.Unmarshal(text, &again))
-				kept = append(kept, &again)
-				judged.byID[again.ID] = &again
-			}
-			judged.tracker = incident.NewTracker([]*catalog.Pathology{cause, symptom, other}, kept, nil)
+			judged.restart(t, cause, symptom, other)
 		}
 		for range 3 {
 			see(finding(tt.rest, ""))
@@ -233,6 +237,82 @@ func TestWhatACauseExplainsIsNoPage(t *testing.T) {
 			t.Errorf("%s is found after the end, restarted: %t: told of %q, want %q", tt.rest.ID, tt.restarts, got,
 				tt.want)
 		}
+	}
+}
+
+// TestAnAlertEndsWithItsIncident: while another fault fires, a fault that is only suspected is not over, for its alert as
+// for its incident. What was over is not told again when only a milder fault of its incident returns.
+func TestAnAlertEndsWithItsIncident(t *testing.T) {
+	down := &catalog.Pathology{ID: "down", Alert: "Down", Severity: catalog.Page}
+	other := &catalog.Pathology{ID: "errors", Alert: "Errors", Severity: catalog.Ticket}
+	hot := &catalog.Pathology{ID: "hot", Alert: "Hot", Severity: catalog.Ticket}
+	for _, restarts := range []bool{false, true} {
+		judged, at := newRecords(down, other, hot), time.Date(2026, 11, 17, 12, 0, 0, 0, time.UTC)
+		var told []string
+		active := map[string]bool{}
+		a := &Alerter{Incident: judged.find, Send: func(list ...collect.Alert) {
+			for _, al := range list {
+				key := al.Labels["pathology"] + " " + al.Labels["severity"]
+				if on := al.Ends.After(at); on != active[key] {
+					active[key] = on
+					told = append(told, fmt.Sprint(key, " ", on))
+				}
+			}
+		}}
+		finding := func(p *catalog.Pathology, status diagnose.Status, since time.Time) diagnose.Finding {
+			return diagnose.Finding{Pathology: p, Model: "m", Status: status, Severity: p.Severity,
+				Targets: []string{"a:1"}, Since: since}
+		}
+		see := func(lasts time.Duration, findings ...diagnose.Finding) {
+			for range lasts / (15 * time.Second) {
+				a.Observe(t.Context(), judged.evaluate(at, findings...))
+				at = at.Add(15 * time.Second)
+			}
+		}
+		began := at.Add(-time.Second)
+		hotNow := finding(hot, diagnose.Firing, began.Add(-20*time.Minute))
+		see(2*time.Minute, finding(down, diagnose.Firing, began), finding(other, diagnose.Firing, at), hotNow)
+		see(3*time.Minute, hotNow, finding(down, diagnose.Pending, began))
+		see(time.Minute, finding(down, diagnose.Firing, began))
+		see(100 * time.Second)
+		must.Equal(t, []string{"hot ticket true", "down page true", "errors ticket true", "errors ticket false",
+			"hot ticket false", "down page false"}, told)
+		if told = nil; restarts {
+			judged.restart(t, down, other, hot)
+		}
+		see(3*time.Minute, finding(other, diagnose.Firing, at))
+		must.Equal(t, []string{"errors ticket true"}, told)
+	}
+}
+
+// TestAnAlertOfAServerThatNamesItsModelEnds: a server was down from the beginning; now it serves and tells its model.
+func TestAnAlertOfAServerThatNamesItsModelEnds(t *testing.T) {
+	down := &catalog.Pathology{ID: "down", Alert: "Down", Severity: catalog.Page}
+	at := time.Date(2026, 11, 17, 12, 0, 0, 0, time.UTC)
+	var last collect.Alert
+	a := &Alerter{Send: func(list ...collect.Alert) {
+		for _, al := range list {
+			last = al
+		}
+	}}
+	d := diagnose.Diagnosis{
+		Targets: []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "namespace": "prod"}}},
+		Verdicts: []diagnose.Verdict{{ID: down.ID, Status: diagnose.Firing, Severity: catalog.Page,
+			All: []string{"a:1"}}},
+		Findings: []diagnose.Finding{{Pathology: down, Status: diagnose.Firing, Severity: catalog.Page,
+			Targets: []string{"a:1"}, Since: at}},
+	}
+	a.Observe(t.Context(), &Evaluation{At: at, Diagnosis: d})
+	d.Targets = []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "namespace": "prod",
+		"model_name": "m"}}}
+	d.Verdicts = []diagnose.Verdict{{ID: diagnose.Healthy, Status: diagnose.OK, Model: "m", All: []string{"a:1"}}}
+	d.Findings = nil
+	for range 8 {
+		at = at.Add(15 * time.Second)
+		a.Observe(t.Context(), &Evaluation{At: at, Diagnosis: d})
+	}
+	if last.Ends.After(at) {
+		t.Errorf("the alert goes on until %s, at %s", last.Ends, at)
 	}
 }
 

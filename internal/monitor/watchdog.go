@@ -163,6 +163,11 @@ func (w *Watchdog) Check(now time.Time) {
 		delete(beat.Labels, "severity")
 		beat.Ends = now.Add(2 * checkEvery)
 		w.Beat(beat)
+		if w.isBlind.Load() {
+			for _, a := range w.makeDownAlerts(now) {
+				delete(w.active, alertKey(a.Labels)) // the Alerter continues it
+			}
+		}
 	}
 	if text := w.Full(); text != "" {
 		alerts = append(alerts, w.newAlert("SixtyDiskFull", catalog.Ticket, now, text))

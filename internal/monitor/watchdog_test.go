@@ -99,7 +99,7 @@ func wantSaid(t *testing.T, when string, got []string, want ...string) {
 }
 
 // TestBlind: a minute without judgement is a page, whatever it comes from; servers that do not answer
-// meanwhile are reported by the scrapes alone; both end.
+// meanwhile are reported by the scrapes alone; both end. A server that does not answer even then is no end.
 func TestBlind(t *testing.T) {
 	for name, blind := range map[string]func(s *sentry) func(time.Time) *Evaluation{
 		"no room": func(s *sentry) func(time.Time) *Evaluation {
@@ -133,6 +133,12 @@ func TestBlind(t *testing.T) {
 		wantSaid(t, name+": over", s.look(15*time.Second, evaluated), "resolved page SixtyBlind  300",
 			"resolved page VLLMTargetDown m 480")
 		wantSaid(t, name+": later", s.look(time.Minute, evaluated))
+		evaluate = blind(s)
+		s.scrapes("a:1")
+		s.look(2*time.Minute, evaluate)
+		s.unstored = ""
+		wantSaid(t, name+": still down", s.look(15*time.Second, evaluated), "resolved page SixtyBlind  "+
+			fmt.Sprint(s.now.Unix()-1_700_000_000-135))
 	}
 }
 

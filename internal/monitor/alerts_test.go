@@ -186,11 +186,16 @@ func (r *records) evaluate(at time.Time, findings ...diagnose.Finding) *Evaluati
 		d.Status = diagnose.Firing
 	}
 	d.Verdict = d.Verdicts[0]
-	for _, e := range r.tracker.Observe(&d) {
+	r.observe(&d)
+	return &Evaluation{At: at, Diagnosis: d}
+}
+
+// observe makes incidents of a diagnosis, which then tells them.
+func (r *records) observe(d *diagnose.Diagnosis) {
+	for _, e := range r.tracker.Observe(d) {
 		r.byID[e.Record.ID] = e.Record
 	}
-	r.tracker.Conform(&d)
-	return &Evaluation{At: at, Diagnosis: d}
+	r.tracker.Conform(d)
 }
 
 // TestWhatACauseExplainsIsNoPage: what a cause explained is found for a while when the cause has ended, until its

@@ -12,14 +12,14 @@ import (
 
 // A Prometheus that scrapes a page without a series, or cannot scrape it, ends the series with a staleness marker, and
 // so it ends all series of a target that it no longer scrapes. The HTTP API does not show the markers, but it shows the
-// samples of up: each scrape writes one, with the time that the page's samples have. So a series ended at the first
-// scrape of its target that brought no sample of it, or with its target. A target ended where an instant query for up
-// no longer returns it. This file marks these ends.
+// samples of up: each scrape writes one, with the time that the page's samples have. So all series of a target ended at
+// a scrape that failed, or with the target, which ended where an instant query for up no longer returns it. This file
+// marks these ends.
 //
 // Federation, and some scrapers, write up but no markers. So ends count only after the server, asked for a series of
 // the target at such an end, did not return it. Ends are unknown, and the server answers, where a sample does not have
-// the time of a scrape (no up has its labels, or exporters write timestamps), where a target had a pause during which
-// no evaluation saw it end, and while a missing sample may still arrive.
+// the time of a scrape (no up has its labels, or exporters write timestamps), where a scrape brought no sample of a
+// series (it ended, or the sample was lost), and where a target had a pause during which no evaluation saw it end.
 
 // upMetric is the metric that each scrape writes.
 const upMetric = "up"
@@ -131,11 +131,18 @@ func (r *recent) markEnds(s *recentSeries, since int64) {
 			s.recordEnd(t)
 		}
 	}
-	settled, late := r.newest-metrics.Arrival.Milliseconds(), r.newest-writtenWithin
+	doubt := func(at int64) {
+		if at <= r.newest-metrics.Arrival.Milliseconds() {
+			s.endsFrom = at
+		} else {
+			s.endsUntil = min(s.endsUntil, at)
+		}
+	}
+	late := r.newest - writtenWithin
 	scrapes, ended := s.origin.up.points, s.origin.up.stale
 	k := s.origin.up.upTo(s.points[first].T - 1)
 	for i := first; i < len(s.points); i++ {
-		at, next, scrape := s.points[i].T, int64(math.MaxInt64), int64(math.MaxInt64)
+		at, next, scrape := s.points[i].T, s.family.completeUntil+1, int64(math.MaxInt64)
 		if i+1 < len(s.points) {
 			next = s.points[i+1].T
 		}
@@ -150,17 +157,15 @@ func (r *recent) markEnds(s *recentSeries, since int64) {
 		}
 		switch {
 		case k == len(scrapes) && at > late: // its up is not here yet
-		case (k == len(scrapes) || scrapes[k].T != at) && at <= settled:
-			s.endsFrom = at
 		case k == len(scrapes) || scrapes[k].T != at:
-			s.endsUntil = min(s.endsUntil, at)
+			doubt(at)
 		case len(ended) > 0 && ended[0] < min(next, scrape):
 			markEnd(ended[0])
-		case scrape >= next || scrape > late && scrapes[k+1].F > 0:
-		case scrape > settled && scrapes[k+1].F > 0:
-			s.endsUntil = min(s.endsUntil, at)
-		default:
+		case scrape >= next:
+		case scrapes[k+1].F == 0:
 			markEnd(scrape)
+		case scrape <= late: // the page lacks it, or its sample was lost on the way
+			doubt(at)
 		}
 	}
 }

@@ -157,8 +157,8 @@ func TestAMirrorKnowsWhereSeriesEnd(t *testing.T) {
 		"a target flaps": {mostAsked: 0.1, write: func(p *plant, k int, at float64) {
 			target(p, "a").scrape(at, failing(k%4, 3, 4))
 		}},
-		"a metric is missing once": {mostAsked: 0.05, write: func(p *plant, k int, at float64) { target(p, "a").scrape(at, lost(k, "x", 30, 31)) }},
-		"a metric vanishes":        {mostAsked: 0.25, write: func(p *plant, k int, at float64) { target(p, "a").scrape(at, lost(k, "x", 30, 99)) }},
+		"a metric is missing once": {write: func(p *plant, k int, at float64) { target(p, "a").scrape(at, lost(k, "x", 30, 31)) }},
+		"a metric vanishes":        {write: func(p *plant, k int, at float64) { target(p, "a").scrape(at, lost(k, "x", 30, 99)) }},
 		"a metric comes late":      {mostAsked: 0.05, write: func(p *plant, k int, at float64) { target(p, "a").scrape(at, lost(k, "y", 0, 30)) }},
 		"a target is removed": {mostAsked: 0.1, write: func(p *plant, k int, at float64) {
 			target(p, "b").scrape(at, page(k))
@@ -310,7 +310,12 @@ func TestAMirrorKnowsWhereSeriesEnd(t *testing.T) {
 			if k > 25 && k < 35 {
 				a.lag = map[string]float64{"x": 50}
 			}
-			a.scrape(at, page(k))
+			a.scrape(at, failing(k, 10, 12))
+		}},
+		"up comes after minutes, all at once": {write: func(p *plant, k int, at float64) {
+			a := target(p, "a")
+			a.lag = map[string]float64{"up": max(0, 300-at)}
+			a.scrape(at, lost(k, "x", 6, 9))
 		}},
 		"up is behind": {write: func(p *plant, k int, at float64) {
 			a := target(p, "a")

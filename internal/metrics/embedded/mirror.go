@@ -21,7 +21,7 @@ import (
 
 // A Mirror caches the last samples of a remote server's series. A monitor sends hundreds of queries at each
 // evaluation; with a Mirror it reads each sample once, and answers the queries in this process. The server's API does
-// not show staleness markers: a series ended where its target was scraped without it (ends.go). The server answers
+// not show staleness markers: a series ended where its target was down or gone (ends.go). The server answers
 // queries beyond the cached span, and those that depend on ends that are not certain. The zero value is empty.
 type Mirror struct {
 	mu      sync.Mutex

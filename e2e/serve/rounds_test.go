@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/tsdb"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
@@ -108,7 +110,8 @@ func histories(t *testing.T, pages int) []*history {
 	return out
 }
 
-// block writes the pages of one cluster's servers as a TSDB block. From five minutes ago on a dead server has up alone.
+// block writes the pages of one cluster's servers as a TSDB block. A dead server's series ended five minutes ago, with
+// markers as Prometheus writes them; it has up alone since then.
 func block(t *testing.T, dir string, number int, began time.Time, servers []*history, dead int) (series int) {
 	t.Helper()
 	w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), dir, (4 * (past + ahead)).Milliseconds())
@@ -129,7 +132,7 @@ func block(t *testing.T, dir string, number int, began time.Time, servers []*his
 		}
 		target["__name__"] = "up"
 		up := labels.FromMap(target)
-		phase := time.Duration(r) * scraped / inCluster
+		phase, ended := time.Duration(r)*scraped/inCluster, false
 		for page := range h.pages {
 			at := began.Add(time.Duration(page)*scraped + phase).UnixMilli()
 			app := w.Appender(t.Context())
@@ -140,12 +143,17 @@ func block(t *testing.T, dir string, number int, began time.Time, servers []*his
 			if _, err := app.Append(0, up, at, alive); err != nil {
 				t.Fatal(err)
 			}
+			if alive == 0 && ended {
+				must.Succeed(t, app.Commit())
+				continue
+			}
+			ended = alive == 0
 			for i := range refs {
-				if alive == 0 {
-					break
+				v := h.values[i][page] + ownPart(h.labels[i].Get(labels.MetricName), 1+number*inCluster+r)
+				if ended {
+					v = math.Float64frombits(value.StaleNaN)
 				}
-				if _, err := app.Append(0, refs[i], at, h.values[i][page]+ownPart(h.labels[i].Get(labels.MetricName),
-					1+number*inCluster+r)); err != nil {
+				if _, err := app.Append(0, refs[i], at, v); err != nil {
 					t.Fatal(err)
 				}
 			}

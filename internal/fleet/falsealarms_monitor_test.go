@@ -246,7 +246,12 @@ func (x *play) watch() {
 	x.tracker = incident.NewTracker(x.o.Pathologies, nil, nil)
 	records := map[string]*incident.Record{}
 	alerter := &monitor.Alerter{Send: x.sent,
-		Incident: func(id string) *view.Summary { return &records[id].Copy().Summary }}
+		Incident: func(id string) *view.Summary {
+			if records[id] == nil {
+				return nil
+			}
+			return &records[id].Copy().Summary
+		}}
 	x.monitor = monitor.New(monitor.Options{
 		Source:   source.OfCollector("the simulated cluster", &x.store),
 		Diagnose: diagnose.Options{Pathologies: x.o.Pathologies}, Every: time.Hour, Log: log,
